@@ -1,0 +1,283 @@
+"""The web side of the engine: start, watch and restart its process; one TokenStream a request."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import multiprocessing
+import queue
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from enum import StrEnum
+from multiprocessing.process import BaseProcess
+
+from appliance.engine.config import EngineConfig
+from appliance.engine.process import main
+from appliance.engine.request import Delta, EngineInfo, Finished, FinishReason, Request, Started, Update
+from appliance.engine.wire import Abort, Close, FromEngine, LoadFailed, Ready, Report, Submit, ToEngine
+from appliance.errors import ApplianceError, EngineFailed, NotReady
+
+log = logging.getLogger(__name__)
+
+_N_SUDDEN = 2
+"""Deaths in a row, without a token in between, up to which another engine starts at once and people wait for it."""
+_MAX_PAUSE_S = 60.0
+_MAX_SENDS = 2
+"""How often one request is given to an engine: one that ends the engine each time must not do so for ever."""
+_CLOSE_S = 1.0
+
+
+class EngineState(StrEnum):
+    """LOADING until first ready; RESTARTING after a death; FAILED and CLOSED are final."""
+
+    LOADING = "loading"
+    READY = "ready"
+    RESTARTING = "restarting"
+    FAILED = "failed"
+    CLOSED = "closed"
+
+
+class TokenStream:
+    """The updates of one request: Started, Delta ..., Finished last. Belongs to the event loop's thread."""
+
+    def __init__(self, request: Request, abort: Callable[[str], None]) -> None:
+        self.request = request
+        self.ahead: int | None = 0
+        """Requests before it in the engine's waiting list; None once it is being computed."""
+        self.has_text = False
+        """Text may have reached the reader: such a request is never asked again by itself."""
+        self.n_sends = 0
+        """How often an engine got it."""
+        self._updates: deque[Update] = deque()
+        self._arrived = asyncio.Event()
+        self._abort = abort
+
+    def abort(self) -> None:
+        """End the answer; Finished follows within one step."""
+        self._abort(self.request.request_id)
+
+    async def __aiter__(self) -> AsyncIterator[Update]:
+        while True:
+            while self._updates:
+                update = self._updates.popleft()
+                yield update
+                if isinstance(update, Finished):
+                    return
+            self._arrived.clear()
+            await self._arrived.wait()
+
+    def set_ahead(self, ahead: int | None) -> None:
+        """Note the place in the engine's waiting list."""
+        self.ahead = ahead
+
+    def push(self, update: Update) -> None:
+        """Hand the reader one more update. Started comes again when another engine takes the request over."""
+        if isinstance(update, Started):
+            self.ahead = None
+        elif isinstance(update, Delta):
+            self.has_text = True
+        self._updates.append(update)
+        self._arrived.set()
+
+
+class _Child:
+    """One life of the engine process, with the two threads that read and write its connection."""
+
+    def __init__(self, config: EngineConfig) -> None:
+        context = multiprocessing.get_context("spawn")  # a forked copy of a threaded process can deadlock
+        self.connection, theirs = context.Pipe()
+        self.process: BaseProcess = context.Process(target=main, args=(theirs, config), name="engine", daemon=True)
+        self.process.start()
+        theirs.close()
+        self._outbox: queue.SimpleQueue[ToEngine | None] = queue.SimpleQueue()
+
+    def listen(self, deliver: Callable[[_Child, FromEngine | None], None]) -> None:
+        """Start the threads. `deliver` is called on the reader's thread; None says the process is gone."""
+        threading.Thread(target=self._read, args=(deliver,), name="engine-reader", daemon=True).start()
+        threading.Thread(target=self._write, name="engine-writer", daemon=True).start()
+
+    def send(self, message: ToEngine) -> None:
+        """Queue a message; never blocks, even while the engine is inside a step."""
+        self._outbox.put(message)
+
+    def _read(self, deliver: Callable[[_Child, FromEngine | None], None]) -> None:
+        try:
+            while True:
+                deliver(self, self.connection.recv())
+        except (EOFError, OSError):
+            self._outbox.put(None)
+            self.process.join()
+            deliver(self, None)
+
+    def _write(self) -> None:
+        while (message := self._outbox.get()) is not None:
+            try:
+                self.connection.send(message)
+            except OSError:
+                return  # the reader sees the same end and reports it
+
+
+class EngineClient:
+    """One engine for one event loop; all methods but `spawn` belong to that loop's thread."""
+
+    def __init__(self, config: EngineConfig) -> None:
+        self._config = config
+        self._child: _Child | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._changed: asyncio.Event | None = None
+        self._streams: dict[str, TokenStream] = {}
+        self._n_failures = 0
+        self.state = EngineState.LOADING
+        self.info: EngineInfo | None = None
+        self.failure: ApplianceError | None = None
+        self.n_running = 0
+        self.n_waiting = 0
+        self.n_decoded_total = 0
+        """Tokens generated since the present engine process started."""
+
+    def spawn(self) -> None:
+        """Start the process; before any event loop runs, so that it loads beside slow imports."""
+        self._child = _Child(self._config)
+
+    async def start(self) -> None:
+        """Attach to the running loop."""
+        self._loop = asyncio.get_running_loop()
+        self._changed = asyncio.Event()
+        if self._child is None:
+            self.spawn()
+        assert self._child is not None
+        self._child.listen(self._deliver)
+
+    async def wait_ready(self) -> EngineInfo:
+        """Raises ModelFileError or EngineFailed where no engine comes up."""
+        assert self._changed is not None, "start() comes first"
+        while self.state in (EngineState.LOADING, EngineState.RESTARTING):
+            self._changed.clear()
+            await self._changed.wait()
+        if self.state is not EngineState.READY or self.info is None:
+            raise self.failure or EngineFailed("the engine is closed")
+        return self.info
+
+    def submit(self, request: Request) -> TokenStream:
+        """Ask; while the engine restarts the request waits for it. Raises NotReady when none will come."""
+        if self.state in (EngineState.FAILED, EngineState.CLOSED) or self._n_failures > _N_SUDDEN:
+            raise NotReady(f"the engine is {self.state}")
+        stream = TokenStream(request, self._abort)
+        stream.ahead = self.n_waiting
+        self._streams[request.request_id] = stream
+        self._ask(stream)
+        return stream
+
+    async def close(self) -> None:
+        """End the process; running answers end with ABORT."""
+        if self.state is EngineState.CLOSED:
+            return
+        self._set_state(EngineState.CLOSED)
+        for stream in self._streams.values():
+            stream.push(Finished(FinishReason.ABORT, 0, 0, 0))
+        self._streams.clear()
+        if self._child is None:
+            return
+        child = self._child
+        child.send(Close())
+        await asyncio.to_thread(child.process.join, _CLOSE_S)
+        if child.process.is_alive():  # inside a long step
+            child.process.kill()
+            await asyncio.to_thread(child.process.join, _CLOSE_S)
+
+    def _abort(self, request_id: str) -> None:
+        stream = self._streams.get(request_id)
+        if stream is None:
+            return
+        if self._child is not None and self.state is EngineState.READY:
+            self._child.send(Abort(request_id))
+        else:  # not with an engine yet: nothing to stop there
+            del self._streams[request_id]
+            stream.push(Finished(FinishReason.ABORT, 0, 0, 0))
+
+    def _ask(self, stream: TokenStream) -> None:
+        """Give the request to the engine, now or as soon as it is ready."""
+        if self._child is not None and self.state is EngineState.READY:
+            stream.n_sends += 1
+            self._child.send(Submit(stream.request))
+
+    def _deliver(self, child: _Child, message: FromEngine | None) -> None:
+        """On the reader's thread: hand over to the loop."""
+        assert self._loop is not None
+        try:
+            self._loop.call_soon_threadsafe(self._on_message, child, message)
+        except RuntimeError:
+            log.debug("the loop closed before the engine's last message")
+
+    def _on_message(self, child: _Child, message: FromEngine | None) -> None:
+        if child is not self._child or self.state is EngineState.CLOSED:
+            return
+        match message:
+            case Report():
+                self._on_report(message)
+            case Ready():
+                self.info = message.info
+                self._set_state(EngineState.READY)
+                for stream in self._streams.values():
+                    self._ask(stream)
+            case LoadFailed():
+                self.failure = message.error
+                self._fail()
+            case None:
+                self._on_death()
+
+    def _on_report(self, report: Report) -> None:
+        self.n_running, self.n_waiting = report.n_running, len(report.waiting_ids)
+        if report.n_decoded_total > self.n_decoded_total:
+            self._n_failures = 0
+        self.n_decoded_total = report.n_decoded_total
+        for request_id, update in report.updates:
+            stream = self._streams.get(request_id)
+            if stream is None:
+                continue
+            if isinstance(update, Finished):
+                del self._streams[request_id]
+            stream.push(update)
+        waiting = {request_id: place for place, request_id in enumerate(report.waiting_ids)}
+        for request_id, stream in self._streams.items():
+            if stream.ahead is None or request_id in waiting:
+                stream.set_ahead(waiting.get(request_id))
+
+    def _on_death(self) -> None:
+        if self.state is EngineState.FAILED:
+            return
+        if self.info is None:
+            self.failure = EngineFailed("the engine ended while it was loading")
+            self._fail()
+            return
+        self._n_failures += 1
+        log.error("the engine process ended by itself (%s in a row): starting another", self._n_failures)
+        self.n_running = self.n_waiting = self.n_decoded_total = 0
+        self._set_state(EngineState.RESTARTING)
+        for place, (request_id, stream) in enumerate(list(self._streams.items())):
+            if stream.has_text or stream.n_sends >= _MAX_SENDS or self._n_failures > _N_SUDDEN:
+                del self._streams[request_id]
+                stream.push(Finished(FinishReason.ERROR, 0, 0, 0, EngineFailed.code))
+            else:
+                stream.ahead = place
+        pause_s = 0.0 if self._n_failures <= _N_SUDDEN else min(_MAX_PAUSE_S, 2.0**self._n_failures)
+        assert self._loop is not None
+        self._loop.call_later(pause_s, self._restart)
+
+    def _restart(self) -> None:
+        if self.state is EngineState.RESTARTING:
+            self.spawn()
+            assert self._child is not None
+            self._child.listen(self._deliver)
+
+    def _fail(self) -> None:
+        self._set_state(EngineState.FAILED)
+        for stream in self._streams.values():
+            stream.push(Finished(FinishReason.ERROR, 0, 0, 0, EngineFailed.code))
+        self._streams.clear()
+
+    def _set_state(self, state: EngineState) -> None:
+        self.state = state
+        if self._changed is not None:
+            self._changed.set()

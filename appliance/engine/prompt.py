@@ -1,0 +1,194 @@
+"""A conversation to the tokens of one prompt.
+
+The model's own chat template is rendered with a placeholder for every message, and only the text between the
+placeholders is read with its markers; what people wrote can therefore never become a marker, and an answer
+of ours goes in as the very tokens that were generated.
+
+History that no longer fits is cut once, down to half the room, so that the next turns find the same prefix again.
+The cut depends on nothing but the messages: the same conversation is always cut at the same place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, NoReturn
+
+from jinja2 import TemplateError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from appliance.engine.backend import Vocabulary
+from appliance.engine.request import Message
+from appliance.errors import ApplianceError, InputTooLong
+
+_PLACEHOLDER = re.compile("\ue000([0-9]+)\ue001")
+_MIN_INPUT_TOKENS = 32
+
+
+class TemplateUnusable(ApplianceError):
+    """The chat template cannot render a plain conversation."""
+
+
+class BadConversation(ApplianceError):
+    """The messages are not a conversation, or not one this model's template can render."""
+
+    code = "bad_conversation"
+
+
+class ContextFull(ApplianceError):
+    """The answer to be continued fills the whole context."""
+
+    code = "context_full"
+
+
+class SystemPromptTooLong(ApplianceError):
+    """The system prompt leaves no room for a question."""
+
+    code = "system_prompt_too_long"
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """Tokens to evaluate, and what had to be left out of them."""
+
+    token_ids: list[int]
+    n_dropped_messages: int
+    input_cut: bool
+
+
+class _Part(NamedTuple):
+    """One message as tokens, without what the template puts around it."""
+
+    role: str
+    token_ids: list[int]
+
+
+class PromptBuilder:
+    """Knows the template and the limits of one model. Pure: the same messages give the same tokens."""
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        template: str,
+        template_globals: Mapping[str, Any],
+        *,
+        n_ctx_seq: int,
+        max_answer_tokens: int,
+        max_input_tokens: int,
+    ) -> None:
+        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+        environment.globals |= {**template_globals, "raise_exception": _refuse}
+        self._vocabulary = vocabulary
+        self._n_prompt_max = n_ctx_seq - max_answer_tokens
+        self._n_ctx_seq = n_ctx_seq
+        self._max_input_tokens = max_input_tokens
+        self._literals: dict[tuple[tuple[str, ...], bool], list[list[int] | int]] = {}
+        try:
+            self._template = environment.from_string(template)
+            self._skeleton(("system", "user", "assistant", "user"), open_answer=False)
+        except (TemplateError, BadConversation) as error:
+            raise TemplateUnusable(str(error)) from error
+
+    def build(self, messages: Sequence[Message], *, refuse_long_input: bool = False) -> Prompt:
+        """The prompt of a conversation; see `Request.messages` for its form.
+
+        Raises InputTooLong, SystemPromptTooLong, ContextFull or BadConversation.
+        """
+        system, turns = _split([_Part(m.role, self._content(m)) for m in messages])
+        continued = turns[-1].role == "assistant"
+        at = len(turns) - (2 if continued else 1)
+        question = turns[at]
+        # What stays whatever happens: the system prompt, the last question and the answer to be continued.
+        n_fixed = self._n_tokens([*system, *turns[at:]]) - len(question.token_ids)
+        room = self._n_prompt_max - n_fixed
+        if continued and room < len(question.token_ids):  # a continued answer may use the room kept for answers
+            room = min(len(question.token_ids), self._n_ctx_seq - 1 - n_fixed)
+        if room < min(_MIN_INPUT_TOKENS, len(question.token_ids)):
+            if continued:
+                raise ContextFull("the answer fills the whole context")
+            raise SystemPromptTooLong("the system prompt leaves no room for a question")
+        limit = min(self._max_input_tokens, room)
+        input_cut = len(question.token_ids) > limit
+        if input_cut and refuse_long_input:
+            raise InputTooLong(f"{len(question.token_ids)} tokens where {limit} fit")
+        turns[at] = _Part(question.role, question.token_ids[:limit])
+        first = self._first_kept(system, turns, at)
+        return Prompt(self._tokens([*system, *turns[first:]]), first, input_cut)
+
+    def _first_kept(self, system: list[_Part], turns: list[_Part], question: int) -> int:
+        """Index of the oldest turn that stays, replayed turn by turn so that it moves rarely and the same way."""
+        starts = [i for i in range(question + 1) if turns[i].role == "user"]
+        first = 0
+        for start in starts:
+            end = start + 1 if start < question else len(turns)
+            if self._n_tokens([*system, *turns[first:end]]) <= self._n_prompt_max:
+                continue
+            half = self._n_prompt_max // 2
+            later = (s for s in starts if first < s <= start)
+            first = next((s for s in later if self._n_tokens([*system, *turns[s:end]]) <= half), start)
+        return first
+
+    def _content(self, message: Message) -> list[int]:
+        if message.token_ids is not None:
+            return list(message.token_ids)
+        return self._vocabulary.tokenize(message.text, markers=False)
+
+    def _n_tokens(self, parts: Sequence[_Part]) -> int:
+        skeleton = self._skeleton(tuple(p.role for p in parts), open_answer=parts[-1].role == "assistant")
+        n_content = sum(len(p.token_ids) for p in parts)
+        return len(self._vocabulary.begin_ids) + n_content + sum(len(p) for p in skeleton if not isinstance(p, int))
+
+    def _tokens(self, parts: Sequence[_Part]) -> list[int]:
+        token_ids: list[int] = []
+        for piece in self._skeleton(tuple(p.role for p in parts), open_answer=parts[-1].role == "assistant"):
+            token_ids += parts[piece].token_ids if isinstance(piece, int) else piece
+        begin = list(self._vocabulary.begin_ids)
+        return token_ids if token_ids[: len(begin)] == begin else begin + token_ids
+
+    def _skeleton(self, roles: tuple[str, ...], *, open_answer: bool) -> list[list[int] | int]:
+        """The template's own tokens and, between them, the index of the message that belongs there.
+
+        `open_answer` leaves the last message, an assistant's, open so that it can be continued.
+        """
+        key = (roles, open_answer)
+        if key not in self._literals:
+            if len(self._literals) > 256:
+                self._literals.clear()
+            shown = roles[:-1] if open_answer else roles
+            try:
+                text = self._template.render(
+                    messages=[{"role": role, "content": f"\ue000{i}\ue001"} for i, role in enumerate(shown)],
+                    add_generation_prompt=True,
+                )
+            except TemplateError as error:
+                raise BadConversation(f"the chat template refuses it: {error}") from error
+            parts: list[list[int] | int] = []
+            at = 0
+            for match in _PLACEHOLDER.finditer(text):
+                parts += [self._vocabulary.tokenize(text[at : match.start()], markers=True), int(match[1])]
+                at = match.end()
+            parts.append(self._vocabulary.tokenize(text[at:], markers=True))
+            if open_answer:
+                parts.append(len(shown))
+            if [p for p in parts if isinstance(p, int)] != list(range(len(roles))):
+                raise TemplateUnusable("the chat template leaves out or repeats a message")
+            self._literals[key] = parts
+        return self._literals[key]
+
+
+def _split(parts: Sequence[_Part]) -> tuple[list[_Part], list[_Part]]:
+    """System messages at the front, then turns that start with a user's; raises BadConversation for any other form."""
+    n_system = next((i for i, p in enumerate(parts) if p.role != "system"), len(parts))
+    turns = list(parts[n_system:])
+    if not turns or turns[0].role != "user":
+        raise BadConversation("a conversation is system messages, then turns that start with the user's")
+    if turns[-1].role == "assistant" and turns[-2].role != "user":
+        raise BadConversation("an answer to be continued follows the user's message")
+    if turns[-1].role == "system":
+        raise BadConversation("a conversation ends with the user's message or an answer to be continued")
+    return list(parts[:n_system]), turns
+
+
+def _refuse(message: str) -> NoReturn:
+    raise TemplateError(message)

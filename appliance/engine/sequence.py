@@ -1,0 +1,52 @@
+"""One request on its way through the engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from appliance.engine.detokenizer import Detokenizer
+from appliance.engine.request import Request
+from appliance.engine.sampler import TokenSampler
+
+
+@dataclass(eq=False)
+class Sequence:
+    """Mutable, owned by the engine's thread.
+
+    `token_ids` is the prompt followed by the answer so far; the first `n_past` of them are in the KV cells of `slot`.
+    While the answer runs exactly one token, the last drawn, is not in there yet.
+    """
+
+    request: Request
+    token_ids: list[int]
+    n_prompt: int
+    max_tokens: int
+    """Longest answer that the request and the context allow."""
+    sampler: TokenSampler
+    detokenizer: Detokenizer
+    arrived_s: float
+    """Engine clock."""
+    n_past: int = 0
+    n_cached: int = 0
+    slot: int | None = None
+    unsent_ids: list[int] = field(default_factory=list)
+    """Drawn tokens whose text is still held back."""
+
+    @property
+    def request_id(self) -> str:
+        return self.request.request_id
+
+    @property
+    def n_pending(self) -> int:
+        """Tokens that still have to be evaluated before one can be drawn."""
+        return len(self.token_ids) - self.n_past
+
+    @property
+    def n_decoded(self) -> int:
+        """Tokens of the answer so far."""
+        return len(self.token_ids) - self.n_prompt
+
+    @property
+    def is_prefilling(self) -> bool:
+        """Whether prompt tokens are still to be evaluated."""
+        return self.n_past < self.n_prompt

@@ -1,0 +1,56 @@
+"""What travels between the web process and the engine process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from appliance.engine.request import EngineInfo, Request, Update
+from appliance.errors import ApplianceError
+
+
+@dataclass(frozen=True)
+class Submit:
+    """Web to engine: take this request."""
+
+    request: Request
+
+
+@dataclass(frozen=True)
+class Abort:
+    """Web to engine: end this request within one step."""
+
+    request_id: str
+
+
+@dataclass(frozen=True)
+class Close:
+    """Web to engine: end now."""
+
+
+@dataclass(frozen=True)
+class Ready:
+    """Engine to web: loaded and warmed up."""
+
+    info: EngineInfo
+
+
+@dataclass(frozen=True)
+class LoadFailed:
+    """Engine to web: the model cannot be used; the process ends."""
+
+    error: ApplianceError
+
+
+@dataclass(frozen=True)
+class Report:
+    """Engine to web, after every step: what happened and who waits, in order."""
+
+    updates: tuple[tuple[str, Update], ...]
+    waiting_ids: tuple[str, ...]
+    n_running: int
+    n_decoded_total: int
+    """Tokens generated since the engine started."""
+
+
+ToEngine = Submit | Abort | Close
+FromEngine = Ready | LoadFailed | Report

@@ -1,0 +1,84 @@
+"""The exception tree. Every refusal carries a `code`; the sentence a person reads for it lives in ui/messages.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class ApplianceError(Exception):
+    """Anything this program raises on purpose. `str(error)` is a sentence for the owner."""
+
+
+class SettingsError(ApplianceError):
+    """A setting that cannot be used: names the key, the value and what would be right."""
+
+
+class ModelFileError(ApplianceError):
+    """A model file that cannot be used: names the file, what is wrong with it and the remedy."""
+
+    def __init__(self, path: Path, problem: str, remedy: str) -> None:
+        super().__init__(f"{path}: {problem}. {remedy}")
+        self.path = path
+        self.problem = problem
+        self.remedy = remedy
+
+    def __reduce__(self) -> tuple[type[ModelFileError], tuple[Path, str, str]]:
+        return type(self), (self.path, self.problem, self.remedy)
+
+
+class Refused(ApplianceError):
+    """A question that is not taken. Nothing was evaluated for it and nothing is lost."""
+
+    code = "refused"
+
+
+class Busy(Refused):
+    """Every place, the waiting ones included, is taken."""
+
+    code = "busy"
+
+
+class NotReady(Refused):
+    """The engine is still loading or is being restarted."""
+
+    code = "not_ready"
+
+
+class EmptyInput(Refused):
+    """Nothing but white space was sent."""
+
+    code = "empty"
+
+
+class InputTooLong(Refused):
+    """More characters or tokens than a message may have."""
+
+    code = "too_long"
+
+
+class AlreadyAnswering(Refused):
+    """This conversation, or this person, has as many running answers as it may have."""
+
+    code = "already_answering"
+
+
+class UnknownPerson(Refused):
+    """The request carries no valid person cookie or tab id."""
+
+    code = "unknown_person"
+
+
+class EngineFailed(ApplianceError):
+    """The engine ended while it was writing; what it had written is kept."""
+
+    code = "engine_failed"
+
+
+class Closing(Refused):
+    """The program is shutting down: nothing new is taken, running answers are ended."""
+
+    code = "closing"
+
+
+class StartFailed(ApplianceError):
+    """The program cannot start here (port taken, folder not writable): the sentence names the remedy."""
