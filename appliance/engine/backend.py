@@ -58,6 +58,8 @@ class Backend(Protocol):
     """Owned by one thread. Slots are 0 .. n_slots - 1; the ones in use should be the lowest, without holes."""
 
     model_name: str
+    fingerprint: str
+    """Differs whenever a saved KV state of another backend would be wrong here."""
     chat_template: str
     template_globals: dict[str, Any]
     """bos_token, eos_token."""
@@ -79,6 +81,12 @@ class Backend(Protocol):
 
     def truncate(self, slot: int, n_tokens: int) -> None:
         """Drop the KV state from position `n_tokens` on."""
+
+    def save(self, slot: int) -> NDArray[np.uint8]:
+        """The slot's KV state, for `restore`."""
+
+    def restore(self, slot: int, data: NDArray[np.uint8], token_ids: Sequence[int]) -> bool:
+        """Fill an empty slot with a saved state of these tokens; False, and still empty, when it does not fit."""
 
     def move(self, source: int, target: int) -> None:
         """Carry a slot's KV state to an empty slot; the source is empty afterwards."""

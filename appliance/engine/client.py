@@ -15,7 +15,7 @@ from multiprocessing.process import BaseProcess
 from appliance.engine.config import EngineConfig
 from appliance.engine.process import main
 from appliance.engine.request import Delta, EngineInfo, Finished, FinishReason, Request, Started, Update
-from appliance.engine.wire import Abort, Close, FromEngine, LoadFailed, Ready, Report, Submit, ToEngine
+from appliance.engine.wire import Abort, Close, Forget, FromEngine, LoadFailed, Ready, Report, Submit, ToEngine
 from appliance.errors import ApplianceError, EngineFailed, NotReady
 
 log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ _N_SUDDEN = 2
 _MAX_PAUSE_S = 60.0
 _MAX_SENDS = 2
 """How often one request is given to an engine: one that ends the engine each time must not do so for ever."""
-_CLOSE_S = 1.0
+_CLOSE_S = 1.4
 
 
 class EngineState(StrEnum):
@@ -48,13 +48,17 @@ class TokenStream:
         self.has_text = False
         """Text may have reached the reader: such a request is never asked again by itself."""
         self.n_sends = 0
-        """How often an engine got it."""
+        """How often an engine got it, not counting those in which it only waited."""
+        self.is_known = False
+        """The present engine has said that it has it."""
+        self.is_aborted = False
         self._updates: deque[Update] = deque()
         self._arrived = asyncio.Event()
         self._abort = abort
 
     def abort(self) -> None:
         """End the answer; Finished follows within one step."""
+        self.is_aborted = True
         self._abort(self.request.request_id)
 
     async def __aiter__(self) -> AsyncIterator[Update]:
@@ -74,7 +78,7 @@ class TokenStream:
     def push(self, update: Update) -> None:
         """Hand the reader one more update. Started comes again when another engine takes the request over."""
         if isinstance(update, Started):
-            self.ahead = None
+            self.is_known = True
         elif isinstance(update, Delta):
             self.has_text = True
         self._updates.append(update)
@@ -161,13 +165,19 @@ class EngineClient:
 
     def submit(self, request: Request) -> TokenStream:
         """Ask; while the engine restarts the request waits for it. Raises NotReady when none will come."""
-        if self.state in (EngineState.FAILED, EngineState.CLOSED) or self._n_failures > _N_SUDDEN:
+        is_resting = self.state is not EngineState.READY and self._n_failures > _N_SUDDEN
+        if self.state in (EngineState.FAILED, EngineState.CLOSED) or is_resting:
             raise NotReady(f"the engine is {self.state}")
         stream = TokenStream(request, self._abort)
         stream.ahead = self.n_waiting
         self._streams[request.request_id] = stream
         self._ask(stream)
         return stream
+
+    def forget(self, person: str, conversation: str = "") -> None:
+        """Drop parked KV state of one conversation, or of all of a person's, in RAM and on disk."""
+        if self._child is not None and self.state is EngineState.READY:
+            self._child.send(Forget(person, conversation))
 
     async def close(self) -> None:
         """End the process; running answers end with ABORT."""
@@ -241,7 +251,7 @@ class EngineClient:
             stream.push(update)
         waiting = {request_id: place for place, request_id in enumerate(report.waiting_ids)}
         for request_id, stream in self._streams.items():
-            if stream.ahead is None or request_id in waiting:
+            if stream.is_known:
                 stream.set_ahead(waiting.get(request_id))
 
     def _on_death(self) -> None:
@@ -256,11 +266,16 @@ class EngineClient:
         self.n_running = self.n_waiting = self.n_decoded_total = 0
         self._set_state(EngineState.RESTARTING)
         for place, (request_id, stream) in enumerate(list(self._streams.items())):
-            if stream.has_text or stream.n_sends >= _MAX_SENDS or self._n_failures > _N_SUDDEN:
+            if stream.is_known and stream.ahead is not None:
+                stream.n_sends -= 1  # it only waited: this death was not its doing
+            if stream.is_aborted:
+                del self._streams[request_id]
+                stream.push(Finished(FinishReason.ABORT, 0, 0, 0))
+            elif stream.has_text or stream.n_sends >= _MAX_SENDS or self._n_failures > _N_SUDDEN:
                 del self._streams[request_id]
                 stream.push(Finished(FinishReason.ERROR, 0, 0, 0, EngineFailed.code))
             else:
-                stream.ahead = place
+                stream.is_known, stream.ahead = False, place
         pause_s = 0.0 if self._n_failures <= _N_SUDDEN else min(_MAX_PAUSE_S, 2.0**self._n_failures)
         assert self._loop is not None
         self._loop.call_later(pause_s, self._restart)

@@ -26,8 +26,17 @@ class EngineConfig:
     """Longest last message; more is cut or refused, as the request says."""
     n_threads: int = 0
     """0 takes the physical cores."""
-    prefill_chunk: int = 64
-    """Prompt tokens a step while somebody is being answered: bounds the gap in running streams."""
+    max_itl_ms: float = 500.0
+    """Longest gap between two tokens of a running answer that other people's prompts may cause."""
+    starvation_limit_ms: float = 150.0
+    """Whoever has waited longer comes first; never less than a few steps."""
+    priority_session_timeout_s: float = 30.0
+    """How long after an answer its person counts as in mid-conversation."""
+    parked_ram_mb: int = 192
+    parked_disk_mb: int = 2048
+    parked_ttl_s: float = 1800.0
+    parked_dir: Path | None = None
+    """Where parked KV states go that outlive RAM or the process; None keeps them in RAM only."""
     max_wait_ms: float = 0.0
     """Batching window in front of an idle engine; 0 starts at once."""
     min_batch_size: int = 1

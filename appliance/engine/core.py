@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
 
 from appliance.engine.backend import Backend, DecodeFailed, NoRoom, Rows
+from appliance.engine.batch_shape import ROW_GROUP
 from appliance.engine.config import EngineConfig
 from appliance.engine.detokenizer import Detokenizer
+from appliance.engine.prefix_cache import Owner, PrefixCache, n_common
 from appliance.engine.prompt import BadConversation, ContextFull, PromptBuilder, SystemPromptTooLong
 from appliance.engine.request import Delta, Finished, FinishReason, Request, SamplingParams, Started, Update
 from appliance.engine.sampler import TokenSampler, sample
-from appliance.engine.scheduler import Scheduler, Step
+from appliance.engine.scheduler import Rules, Scheduler, Step
 from appliance.engine.sequence import Sequence
+from appliance.engine.step_cost import StepCost
 from appliance.errors import InputTooLong
 
 log = logging.getLogger(__name__)
@@ -24,6 +28,13 @@ Updates = list[tuple[str, Update]]
 N_BATCH = 512
 """Most rows one step may evaluate."""
 
+_N_CHARACTER_TOKENS = 3
+"""Bytes, and so at most tokens, that an unfinished UTF-8 character can have."""
+_MIN_SHARED = 8
+"""A shorter system prompt is not worth a step of its own."""
+_MAX_REMEMBERED = 1024
+"""Conversations whose last answer's time is known."""
+
 
 class CrossedSequence(AssertionError):
     """A slot holds other tokens than the conversation it belongs to. Nothing of it may be shown."""
@@ -32,8 +43,18 @@ class CrossedSequence(AssertionError):
 class Engine:
     """Continuous batching over one backend."""
 
-    def __init__(self, backend: Backend, config: EngineConfig, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        config: EngineConfig,
+        clock: Callable[[], float],
+        cache: PrefixCache | None = None,
+        padded_remainders: frozenset[int] = frozenset(),
+    ) -> None:
+        """`cache` None reuses nothing. `padded_remainders`: see batch_shape.py."""
         self._backend = backend
+        self._cache = cache
+        self._padded_remainders = padded_remainders
         self._config = config
         self._clock = clock
         self._prompts = PromptBuilder(
@@ -44,13 +65,17 @@ class Engine:
             max_answer_tokens=config.max_answer_tokens,
             max_input_tokens=config.max_input_tokens,
         )
-        self._scheduler = Scheduler(
+        self._cost = StepCost()
+        rules = Rules(
             n_slots=config.n_slots,
-            prefill_chunk=config.prefill_chunk,
             n_batch=N_BATCH,
+            max_itl_s=config.max_itl_ms / 1000,
+            starvation_limit_s=config.starvation_limit_ms / 1000,
             max_wait_s=config.max_wait_ms / 1000,
             min_batch_size=config.min_batch_size,
         )
+        self._scheduler = Scheduler(rules, self._cost)
+        self._last_answer_s: OrderedDict[Owner, float] = OrderedDict()
         self._sequences: dict[str, Sequence] = {}
         self.n_decoded_total = 0
 
@@ -66,11 +91,11 @@ class Engine:
 
     def waiting_ids(self) -> tuple[str, ...]:
         """Requests without a slot, in the order they will get one."""
-        return tuple(s.request_id for s in self._scheduler.waiting)
+        return tuple(s.request_id for s in self._scheduler.order(self._clock()))
 
-    def wait_s(self) -> float:
+    def window_s(self) -> float:
         """Seconds the batching window is still open."""
-        return self._scheduler.wait_s(self._clock())
+        return self._scheduler.window_s(self._clock())
 
     def submit(self, request: Request) -> Updates:
         """Take a request; a prompt that cannot be built ends it at once."""
@@ -79,6 +104,8 @@ class Engine:
         except (InputTooLong, SystemPromptTooLong, ContextFull, BadConversation) as refusal:
             return [(request.request_id, Finished(FinishReason.ERROR, 0, 0, 0, refusal.code))]
         n_prompt = len(prompt.token_ids)
+        now_s = self._clock()
+        owner = Owner.of(request.person, request.conversation) if request.conversation else None
         sampler = TokenSampler(self._sampling(request.sampling))
         sampler.accept(prompt.token_ids)
         sequence = Sequence(
@@ -88,8 +115,18 @@ class Engine:
             max_tokens=min(request.max_tokens, self._config.max_answer_tokens, self._config.n_ctx_seq - n_prompt),
             sampler=sampler,
             detokenizer=Detokenizer(request.stop + self._backend.vocabulary.marker_texts),
-            arrived_s=self._clock(),
+            arrived_s=now_s,
+            owner=owner,
+            shared_ids=tuple(prompt.token_ids[: prompt.n_shared]),
         )
+        if request.messages[-1].role == "assistant":  # its last token may have been the first part of a character
+            tail = (self._backend.vocabulary.piece(i) for i in prompt.token_ids[-_N_CHARACTER_TOKENS:])
+            sequence.detokenizer.resume(b"".join(tail))
+        if owner is not None:
+            last_s = self._last_answer_s.get(owner, float("-inf"))
+            sequence.in_conversation = now_s - last_s <= self._config.priority_session_timeout_s
+            if self._cache is not None:
+                sequence.n_reusable = self._cache.n_reusable(owner, prompt.token_ids)
         self._sequences[request.request_id] = sequence
         self._scheduler.add(sequence)
         return [(request.request_id, Started(n_prompt, prompt.n_dropped_messages, prompt.input_cut))]
@@ -99,29 +136,50 @@ class Engine:
         sequence = self._sequences.get(request_id)
         return [] if sequence is None else self._finish(sequence, FinishReason.ABORT)
 
+    def forget(self, person: str, conversation: str) -> None:
+        """Drop the parked KV state of one conversation, or with an empty one of all of a person's."""
+        if self._cache is not None:
+            owner = Owner.of(person, conversation)
+            if conversation:
+                self._cache.drop_conversation(owner)
+            else:
+                self._cache.drop_person(owner)
+
+    def persist_one(self) -> bool:
+        """When idle: copy one parked conversation to disk; False when all are there."""
+        return self._cache is not None and self._cache.persist_one()
+
+    def close(self) -> None:
+        """Park nothing more; what is parked goes to disk."""
+        if self._cache is not None:
+            self._cache.close()
+
     def step(self) -> Updates:
         """Place who waits, evaluate one batch, draw one token for everybody whose prompt is done."""
-        for sequence in self._scheduler.admit():
+        while (sequence := self._scheduler.place_next(self._clock())) is not None:
+            self._resume(sequence)
             self._check_slot(sequence)
         step = self._scheduler.next_step()
         if not step.rows:
             return []
+        updates: Updates = []
         try:
-            return self._evaluate(step)
+            self._evaluate(step, updates)
         except NoRoom:
             # One victim, never a retry loop: whoever came last has the least to lose.
             victim = max((s for s, _ in step.rows), key=_arrival)
             log.warning("no room in the KV cells with %s rows: gave up the youngest request", len(step.rows))
-            return self._finish(victim, FinishReason.ERROR, error="no_room")
+            updates += self._finish(victim, FinishReason.ERROR, error="no_room")
         except DecodeFailed as failure:
             log.error("a step failed (%s): its %s requests end", failure, len(step.rows))
-            return self._give_up(step)
+            updates += self._give_up(step)
         except CrossedSequence:
             raise
         except Exception as failure:  # noqa: BLE001 - fail this step's requests, keep going
             # The message could hold somebody's words, its class cannot.
             log.error("a step failed (%s): its %s requests end", type(failure).__name__, len(step.rows))
-            return self._give_up(step)
+            updates += self._give_up(step)
+        return updates
 
     def _give_up(self, step: Step) -> Updates:
         """End all requests of a step whose KV state is unknown."""
@@ -134,7 +192,28 @@ class Engine:
             updates += self._finish(sequence, FinishReason.ERROR, error="engine_failed")
         return updates
 
-    def _evaluate(self, step: Step) -> Updates:
+    def _resume(self, sequence: Sequence) -> None:
+        """Fill the fresh slot with what is already computed: the conversation itself, else the system prompt."""
+        if self._cache is None:
+            return
+        n_shared = len(sequence.shared_ids)
+        state, n_known = None, 0
+        if sequence.owner is not None and sequence.n_reusable > n_shared:
+            state = self._cache.take(sequence.owner)
+            n_known = n_common(state.token_ids, sequence.token_ids) if state is not None else 0
+        if state is None or n_known <= n_shared:
+            state, n_known = self._cache.shared(sequence.shared_ids), n_shared
+            sequence.computes_shared = state is None and n_shared >= _MIN_SHARED
+        assert sequence.slot is not None
+        if state is None or not self._backend.restore(sequence.slot, state.data, state.token_ids.tolist()):
+            return
+        # One prompt token is always left: there must be something to draw the first token from.
+        sequence.n_past = sequence.n_cached = min(n_known, sequence.n_prompt - 1)
+        self._backend.truncate(sequence.slot, sequence.n_past)
+
+    def _evaluate(self, step: Step, updates: Updates) -> None:
+        """Adds to `updates` as it goes: what was said before a failure stays said."""
+        started_s = self._clock()
         batch, drawing = [], []
         for sequence, n_tokens in step.rows:
             assert sequence.slot is not None
@@ -143,15 +222,39 @@ class Engine:
             batch.append(Rows(sequence.slot, sequence.n_past, ids, wants_logits=complete))
             if complete:
                 drawing.append(sequence)
-        logits = self._backend.decode(batch)
+        scratch = self._scratch_rows(step)
+        try:
+            logits = self._backend.decode([*batch, *scratch])[: len(drawing)]
+        finally:
+            for rows in scratch:
+                self._backend.truncate(rows.slot, 0)
         for sequence, n_tokens in step.rows:
             sequence.n_past += n_tokens
-        if not drawing:
+            if sequence.computes_shared and sequence.n_past == len(sequence.shared_ids):
+                self._share(sequence)
+        if drawing:
+            for sequence, token_id in zip(drawing, sample([s.sampler for s in drawing], logits), strict=True):
+                updates += self._accept(sequence, token_id)
+        self._cost.note(step.n_decoding, step.n_prompt, self._clock() - started_s)
+
+    def _scratch_rows(self, step: Step) -> list[Rows]:
+        """Rows of nobody that make a step of running answers one the kernels are faster with."""
+        n_rows = len(step.rows)
+        missing = -n_rows % ROW_GROUP
+        if (
+            step.n_prompt
+            or n_rows % ROW_GROUP not in self._padded_remainders
+            or n_rows + missing > self._config.n_slots
+        ):
             return []
-        updates: Updates = []
-        for sequence, token_id in zip(drawing, sample([s.sampler for s in drawing], logits), strict=True):
-            updates += self._accept(sequence, token_id)
-        return updates
+        ids = step.rows[0][0].token_ids[:1]
+        return [Rows(slot, 0, ids, wants_logits=True) for slot in range(n_rows, n_rows + missing)]
+
+    def _share(self, sequence: Sequence) -> None:
+        assert self._cache is not None and sequence.slot is not None
+        self._check_slot(sequence)
+        sequence.computes_shared = False
+        self._cache.share(sequence.shared_ids, self._backend.save(sequence.slot))
 
     def _accept(self, sequence: Sequence, token_id: int) -> Updates:
         """Take one drawn token into the answer, or end it."""
@@ -183,6 +286,7 @@ class Engine:
             updates.append((sequence.request_id, Delta(rest, tuple(sequence.unsent_ids))))
         if sequence.slot is not None:
             self._check_slot(sequence)
+            self._park(sequence, reason)
             self._backend.truncate(sequence.slot, 0)
         move = self._scheduler.remove(sequence)
         if move is not None:
@@ -190,6 +294,17 @@ class Engine:
         del self._sequences[sequence.request_id]
         end = Finished(reason, sequence.n_prompt, sequence.n_cached, sequence.n_decoded, error)
         return [*updates, (sequence.request_id, end)]
+
+    def _park(self, sequence: Sequence, reason: FinishReason) -> None:
+        """Keep the KV state for the conversation's next turn."""
+        if sequence.owner is None or sequence.slot is None or reason is FinishReason.ERROR:
+            return
+        self._last_answer_s[sequence.owner] = self._clock()
+        self._last_answer_s.move_to_end(sequence.owner)
+        if len(self._last_answer_s) > _MAX_REMEMBERED:
+            self._last_answer_s.popitem(last=False)
+        if self._cache is not None and sequence.n_past > len(sequence.shared_ids):
+            self._cache.park(sequence.owner, sequence.token_ids[: sequence.n_past], self._backend.save(sequence.slot))
 
     def _check_slot(self, sequence: Sequence) -> None:
         """What the slot holds is what the conversation says, token by token."""

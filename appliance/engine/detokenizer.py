@@ -14,6 +14,10 @@ class Detokenizer:
         self._held = ""
         self.stopped = False
 
+    def resume(self, tail: bytes) -> None:
+        """Take up an answer that is continued: half a character at the end of `tail` awaits its other half."""
+        self._decoder.decode(tail)
+
     def feed(self, piece: bytes) -> str:
         """Text that is certain after this piece; sets `stopped` when a stop string is complete."""
         if self.stopped:

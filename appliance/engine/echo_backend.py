@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from appliance.engine.backend import Logits, Rows
 from appliance.engine.request import SamplingParams
@@ -42,6 +43,7 @@ class EchoBackend:
 
     vocabulary = ByteVocabulary()
     model_name = "Echo"
+    fingerprint = "echo"
     chat_template = "{% for m in messages %}\x02{{ m['role'][0] }}{{ m['content'] }}\x03{% endfor %}\x02a"
     sampling = SamplingParams(0.0, 1, 1.0, 0.0, 1.0)
 
@@ -72,6 +74,15 @@ class EchoBackend:
     def truncate(self, slot: int, n_tokens: int) -> None:
         """See `Backend`."""
         del self._held[slot][n_tokens:]
+
+    def save(self, slot: int) -> NDArray[np.uint8]:
+        """See `Backend`: the tokens themselves."""
+        return np.array(self._held[slot], dtype=np.int32).view(np.uint8)
+
+    def restore(self, slot: int, data: NDArray[np.uint8], token_ids: Sequence[int]) -> bool:
+        """See `Backend`. What the state says is what the slot holds, whatever the caller believes."""
+        self._held[slot] = data.view(np.int32).tolist()
+        return True
 
     def move(self, source: int, target: int) -> None:
         """See `Backend`."""

@@ -6,13 +6,16 @@ Calls are thin ctypes; the batch is filled through numpy views of its own buffer
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from llama_cpp import __version__ as llama_version
 from llama_cpp import llama_cpp as llama
+from numpy.typing import NDArray
 
 from appliance.engine.backend import DecodeFailed, Logits, NoRoom, Rows
 from appliance.engine.config import EngineConfig
@@ -113,6 +116,7 @@ class LlamaBackend:
         self.chat_template = template.decode("utf-8") if template else _CHATML
         # The file's own name without its quantisation: general.name is often a training run's, not what people know.
         self.model_name = re.sub(r"[.-](I?Q\d\w*|B?F16|F32)$", "", config.model_path.stem, flags=re.IGNORECASE)
+        self.fingerprint = _fingerprint(config)
         self.sampling = self._own_sampling(config.model_path)
         self._n_slots = config.n_slots
         self._held: list[list[int]] = [[] for _ in range(config.n_slots)]
@@ -158,6 +162,25 @@ class LlamaBackend:
         """See `Backend`."""
         llama.llama_memory_seq_rm(self._memory, slot, n_tokens, -1)
         del self._held[slot][n_tokens:]
+
+    def save(self, slot: int) -> NDArray[np.uint8]:
+        """See `Backend`. 12,288 bytes a token for the 0.5B model; 1.5 ms for 1,000 tokens."""
+        n_bytes = llama.llama_state_seq_get_size(self._context, slot)
+        data = np.empty(n_bytes, dtype=np.uint8)
+        pointer = data.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
+        n_written = llama.llama_state_seq_get_data(self._context, pointer, n_bytes, slot)
+        return data[:n_written]
+
+    def restore(self, slot: int, data: NDArray[np.uint8], token_ids: Sequence[int]) -> bool:
+        """See `Backend`."""
+        pointer = data.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
+        n_read = llama.llama_state_seq_set_data(self._context, pointer, data.nbytes, slot)
+        n_cells = llama.llama_memory_seq_pos_max(self._memory, slot) + 1
+        if n_read != data.nbytes or n_cells != len(token_ids):
+            self.truncate(slot, 0)
+            return False
+        self._held[slot] = [int(i) for i in token_ids]
+        return True
 
     def move(self, source: int, target: int) -> None:
         """See `Backend`. Copies the whole stream, about 3 ms for 1,024 cells of the 0.5B model."""
@@ -250,3 +273,15 @@ class LlamaBackend:
     def _on_log(self, level: int, text: bytes, _user_data: object) -> None:
         if level == _LOG_ERROR:
             self._errors = [*self._errors[-7:], text.decode("utf-8", errors="ignore")]
+
+
+def _fingerprint(config: EngineConfig) -> str:
+    """Digest of the model file's size, its first and last MB, and what else a saved KV state depends on."""
+    assert config.model_path is not None
+    size = config.model_path.stat().st_size
+    digest = hashlib.sha256(f"{llama_version} {size} {config.n_ctx_seq}".encode())
+    with config.model_path.open("rb") as file:
+        digest.update(file.read(2**20))
+        file.seek(max(0, size - 2**20))
+        digest.update(file.read())
+    return digest.hexdigest()[:16]

@@ -11,27 +11,33 @@ import time
 from multiprocessing.connection import Connection
 
 from appliance.engine.backend import Backend, Rows
+from appliance.engine.batch_shape import slow_remainders
 from appliance.engine.config import EngineConfig
 from appliance.engine.core import CrossedSequence, Engine, Updates
+from appliance.engine.parked_disk import DiskShelf
+from appliance.engine.prefix_cache import PrefixCache
 from appliance.engine.prompt import TemplateUnusable
 from appliance.engine.request import EngineInfo
-from appliance.engine.wire import Abort, Close, LoadFailed, Ready, Report, Submit, ToEngine
+from appliance.engine.wire import Abort, Close, Forget, LoadFailed, Ready, Report, Submit, ToEngine
 from appliance.errors import ModelFileError
 
 log = logging.getLogger(__name__)
 
 _WARM_UP_ROWS = 32
+_IDLE_S = 2.0
+"""Quiet time after which parked conversations are copied to disk."""
 
 
 def main(connection: Connection, config: EngineConfig) -> None:
     """Entry point of the child process. `connection` carries the messages of wire.py both ways."""
+    os.umask(0o077)  # whatever it writes is for this account alone
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the web process decides
     threading.Thread(target=_end_with_parent, name="parent-watch", daemon=True).start()
     started_s = time.monotonic()
     try:
         backend = _load(config)
-        engine = Engine(backend, config, time.monotonic)
-        _warm_up(backend, config)
+        padded = _warm_up(backend, config)
+        engine = Engine(backend, config, time.monotonic, _cache(config, backend), padded)
     except (ModelFileError, TemplateUnusable) as error:
         connection.send(LoadFailed(error))
         return
@@ -64,29 +70,43 @@ def _load(config: EngineConfig) -> Backend:
     return LlamaBackend(config)
 
 
-def _warm_up(backend: Backend, config: EngineConfig) -> None:
-    """Touch every weight once, so that the first person does not wait for the disk."""
+def _cache(config: EngineConfig, backend: Backend) -> PrefixCache:
+    """Parked conversations in RAM, and on disk where a directory is given and usable."""
+    shelf = None
+    if config.parked_dir is not None and config.parked_disk_mb > 0:
+        try:
+            shelf = DiskShelf(config.parked_dir, backend.fingerprint, limit_bytes=config.parked_disk_mb * 2**20)
+        except OSError as error:
+            log.warning("parked conversations stay in memory only: %s", error.strerror or type(error).__name__)
+    return PrefixCache(
+        ram_bytes=config.parked_ram_mb * 2**20, ttl_s=config.parked_ttl_s, shelf=shelf, wall_clock=time.time
+    )
+
+
+def _warm_up(backend: Backend, config: EngineConfig) -> frozenset[int]:
+    """Touch every weight once, so that the first person does not wait for the disk; measure the batch shape."""
     if config.backend == "echo":
-        return
+        return frozenset()
     ids = backend.vocabulary.tokenize("\n" * _WARM_UP_ROWS, markers=False)[:1] * _WARM_UP_ROWS
     backend.decode([Rows(0, 0, ids, wants_logits=True)])
     backend.truncate(0, 0)
-    backend.decode([Rows(slot, 0, ids[:1], wants_logits=True) for slot in range(config.n_slots)])
-    for slot in range(config.n_slots):
-        backend.truncate(slot, 0)
+    return slow_remainders(backend, config.n_slots, time.perf_counter)
 
 
 def _serve(connection: Connection, engine: Engine) -> None:
     while True:
         updates: Updates = []
-        if not engine.has_work:
+        if not engine.has_work and not connection.poll(_IDLE_S):
+            while not connection.poll(0) and engine.persist_one():
+                pass
             connection.poll(None)
         while connection.poll(0):
             message: ToEngine = connection.recv()
             if isinstance(message, Close):
+                engine.close()
                 return
             updates += _take(engine, message)
-        window_s = engine.wait_s()
+        window_s = engine.window_s()
         if window_s == 0.0:
             updates += engine.step()
         _report(connection, engine, updates)
@@ -94,10 +114,15 @@ def _serve(connection: Connection, engine: Engine) -> None:
             connection.poll(window_s)
 
 
-def _take(engine: Engine, message: Submit | Abort) -> Updates:
-    if isinstance(message, Submit):
-        return engine.submit(message.request)
-    return engine.abort(message.request_id)
+def _take(engine: Engine, message: Submit | Abort | Forget) -> Updates:
+    match message:
+        case Submit():
+            return engine.submit(message.request)
+        case Abort():
+            return engine.abort(message.request_id)
+        case Forget():
+            engine.forget(message.person, message.conversation)
+            return []
 
 
 def _report(connection: Connection, engine: Engine, updates: Updates) -> None:

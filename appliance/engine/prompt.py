@@ -24,6 +24,8 @@ from appliance.errors import ApplianceError, InputTooLong
 
 _PLACEHOLDER = re.compile("\ue000([0-9]+)\ue001")
 _MIN_INPUT_TOKENS = 32
+_RENDER_ERRORS = (TemplateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What a template's own expressions can raise: `1 // 0`, or text plus a number."""
 
 
 class TemplateUnusable(ApplianceError):
@@ -53,6 +55,8 @@ class Prompt:
     """Tokens to evaluate, and what had to be left out of them."""
 
     token_ids: list[int]
+    n_shared: int
+    """Tokens before the first thing the person wrote: the same for everybody with this system prompt."""
     n_dropped_messages: int
     input_cut: bool
 
@@ -77,7 +81,11 @@ class PromptBuilder:
         max_answer_tokens: int,
         max_input_tokens: int,
     ) -> None:
-        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+        environment = ImmutableSandboxedEnvironment(
+            trim_blocks=True,
+            lstrip_blocks=True,
+            extensions=["jinja2.ext.loopcontrols"],  # published templates use break and continue
+        )
         environment.globals |= {**template_globals, "raise_exception": _refuse}
         self._vocabulary = vocabulary
         self._n_prompt_max = n_ctx_seq - max_answer_tokens
@@ -98,23 +106,23 @@ class PromptBuilder:
         system, turns = _split([_Part(m.role, self._content(m)) for m in messages])
         continued = turns[-1].role == "assistant"
         at = len(turns) - (2 if continued else 1)
-        question = turns[at]
-        # What stays whatever happens: the system prompt, the last question and the answer to be continued.
-        n_fixed = self._n_tokens([*system, *turns[at:]]) - len(question.token_ids)
-        room = self._n_prompt_max - n_fixed
-        if continued and room < len(question.token_ids):  # a continued answer may use the room kept for answers
-            room = min(len(question.token_ids), self._n_ctx_seq - 1 - n_fixed)
-        if room < min(_MIN_INPUT_TOKENS, len(question.token_ids)):
-            if continued:
-                raise ContextFull("the answer fills the whole context")
+        n_asked = len(turns[at].token_ids)
+        limit = min(self._max_input_tokens, self._n_prompt_max - self._n_tokens([*system, _Part("user", [])]))
+        if limit < min(_MIN_INPUT_TOKENS, n_asked):
             raise SystemPromptTooLong("the system prompt leaves no room for a question")
-        limit = min(self._max_input_tokens, room)
-        input_cut = len(question.token_ids) > limit
-        if input_cut and refuse_long_input:
-            raise InputTooLong(f"{len(question.token_ids)} tokens where {limit} fit")
-        turns[at] = _Part(question.role, question.token_ids[:limit])
+        if n_asked > limit and refuse_long_input:
+            raise InputTooLong(f"{n_asked} tokens where {limit} fit")
+        # Earlier questions too: one that was cut when it was asked is the same in every later prompt.
+        turns = [_cut(turn, limit) for turn in turns]
+        if continued:  # the answer may use the room that is kept for answers
+            n_fixed = self._n_tokens([*system, *turns[at:]]) - len(turns[at].token_ids)
+            limit = min(limit, self._n_ctx_seq - 1 - n_fixed)
+            if limit < min(_MIN_INPUT_TOKENS, n_asked):
+                raise ContextFull("the answer fills the whole context")
+            turns[at] = _cut(turns[at], limit)
         first = self._first_kept(system, turns, at)
-        return Prompt(self._tokens([*system, *turns[first:]]), first, input_cut)
+        n_shared = self._n_before(len(system), [*system, *turns[first:]])
+        return Prompt(self._tokens([*system, *turns[first:]]), n_shared, first, n_asked > limit)
 
     def _first_kept(self, system: list[_Part], turns: list[_Part], question: int) -> int:
         """Index of the oldest turn that stays, replayed turn by turn so that it moves rarely and the same way."""
@@ -136,15 +144,22 @@ class PromptBuilder:
 
     def _n_tokens(self, parts: Sequence[_Part]) -> int:
         skeleton = self._skeleton(tuple(p.role for p in parts), open_answer=parts[-1].role == "assistant")
-        n_content = sum(len(p.token_ids) for p in parts)
-        return len(self._vocabulary.begin_ids) + n_content + sum(len(p) for p in skeleton if not isinstance(p, int))
+        return sum(len(p.token_ids) for p in parts) + sum(len(p) for p in skeleton if not isinstance(p, int))
+
+    def _n_before(self, index: int, parts: Sequence[_Part]) -> int:
+        """Tokens before the content of message `index`."""
+        n_tokens = 0
+        for piece in self._skeleton(tuple(p.role for p in parts), open_answer=parts[-1].role == "assistant"):
+            if piece == index:
+                break
+            n_tokens += len(parts[piece].token_ids) if isinstance(piece, int) else len(piece)
+        return n_tokens
 
     def _tokens(self, parts: Sequence[_Part]) -> list[int]:
         token_ids: list[int] = []
         for piece in self._skeleton(tuple(p.role for p in parts), open_answer=parts[-1].role == "assistant"):
             token_ids += parts[piece].token_ids if isinstance(piece, int) else piece
-        begin = list(self._vocabulary.begin_ids)
-        return token_ids if token_ids[: len(begin)] == begin else begin + token_ids
+        return token_ids
 
     def _skeleton(self, roles: tuple[str, ...], *, open_answer: bool) -> list[list[int] | int]:
         """The template's own tokens and, between them, the index of the message that belongs there.
@@ -161,7 +176,7 @@ class PromptBuilder:
                     messages=[{"role": role, "content": f"\ue000{i}\ue001"} for i, role in enumerate(shown)],
                     add_generation_prompt=True,
                 )
-            except TemplateError as error:
+            except _RENDER_ERRORS as error:
                 raise BadConversation(f"the chat template refuses it: {error}") from error
             parts: list[list[int] | int] = []
             at = 0
@@ -172,9 +187,17 @@ class PromptBuilder:
             if open_answer:
                 parts.append(len(shown))
             if [p for p in parts if isinstance(p, int)] != list(range(len(roles))):
-                raise TemplateUnusable("the chat template leaves out or repeats a message")
+                raise BadConversation("the chat template leaves out or repeats a message")
+            begin = list(self._vocabulary.begin_ids)
+            if isinstance(parts[0], list) and parts[0][: len(begin)] != begin:
+                parts[0] = begin + parts[0]
             self._literals[key] = parts
         return self._literals[key]
+
+
+def _cut(part: _Part, limit: int) -> _Part:
+    """A question cut to its limit; answers stay as they were generated."""
+    return _Part(part.role, part.token_ids[:limit]) if part.role == "user" else part
 
 
 def _split(parts: Sequence[_Part]) -> tuple[list[_Part], list[_Part]]:

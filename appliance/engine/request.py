@@ -66,6 +66,8 @@ class Request:
     """Strings that end the answer and are never shown."""
     person: str = ""
     """Opaque id: whose question it is. Kept KV state never crosses it."""
+    conversation: str = ""
+    """Opaque id of the conversation within the person's; empty keeps no KV state for a next turn."""
     refuse_long_input: bool = False
     """Refuse a last message over `max_input_tokens` instead of cutting it."""
 

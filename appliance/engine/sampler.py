@@ -32,7 +32,8 @@ class TokenSampler:
         self.top_p = 1.0 if params.top_p is None else float(params.top_p)
         self.min_p = float(params.min_p or 0.0)
         self.repetition_penalty = float(params.repetition_penalty or 1.0)
-        self._random = np.random.default_rng(params.seed)
+        # Clients send any whole number, -1 too; numpy takes none below zero.
+        self._random = np.random.default_rng(None if params.seed is None else params.seed % 2**64)
         self._recent: deque[int] = deque(maxlen=_PENALTY_LAST_N)
 
     def accept(self, token_ids: Sequence[int]) -> None:

@@ -1,14 +1,47 @@
-"""Who is computed next: waiting requests to slots, and the rows of every step.
+"""Who is computed next: the order of the waiting, and the rows of every step.
 
-Pure: no model, no clock, no input or output. Slots are kept dense (0 .. n_running - 1), because llama.cpp splits a
-batch wherever the slot numbers have a hole and then reads all weights once more.
+Pure: no model, no clock, no input or output; times come in as arguments, in seconds of one clock.
+
+The order of the waiting, first rule first:
+ 1. One share a person: whoever has nothing running comes before the second request of somebody else.
+ 2. Whoever has waited longer than the starvation limit comes before the rest, longest wait first.
+ 3. People in mid-conversation come before newcomers.
+ 4. The shorter prompt, by what is still to be computed, then whoever came first.
+
+Slots are kept dense (0 .. n_running - 1), because llama.cpp splits a batch wherever the slot numbers have a hole and
+reads all weights once more. A request gets its slot only when there is room for its prompt in the step, so that the
+order can still change while it waits.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
+from operator import itemgetter
 
 from appliance.engine.sequence import Sequence
+from appliance.engine.step_cost import StepCost
+
+_MIN_CHUNK = 16
+_SAFETY = 0.85
+"""Share of the longest allowed gap that a step is planned to take."""
+_STARVATION_STEPS = 8
+"""The starvation limit is at least this many steps: below that everybody is starved and rule 3 is void."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Settings of the scheduler. Times in seconds."""
+
+    n_slots: int = 16
+    n_batch: int = 512
+    max_itl_s: float = 0.5
+    """Longest gap between two tokens of a running answer that prompts may cause."""
+    starvation_limit_s: float = 0.15
+    max_wait_s: float = 0.0
+    """Batching window in front of an idle engine."""
+    min_batch_size: int = 1
+    """Requests that end the batching window early."""
 
 
 @dataclass(frozen=True)
@@ -16,70 +49,96 @@ class Step:
     """What one step evaluates: for each sequence, in the order of the slots, how many of its pending tokens."""
 
     rows: tuple[tuple[Sequence, int], ...]
+    n_decoding: int
+    n_prompt: int
 
 
 class Scheduler:
     """Mutable, owned by the engine's thread. `running[i]` sits in slot i."""
 
-    def __init__(
-        self, *, n_slots: int, prefill_chunk: int, n_batch: int, max_wait_s: float, min_batch_size: int
-    ) -> None:
-        self._n_slots = n_slots
-        self._prefill_chunk = prefill_chunk
-        self._n_batch = n_batch
-        self._max_wait_s = max_wait_s
-        self._min_batch_size = min_batch_size
+    def __init__(self, rules: Rules, cost: StepCost) -> None:
+        self._rules = rules
+        self._cost = cost
         self.waiting: list[Sequence] = []
         self.running: list[Sequence] = []
+        self._n_placed = 0
 
     def add(self, sequence: Sequence) -> None:
-        """Put a new request at the end of the waiting list."""
+        """Take a new request into the waiting list."""
         self.waiting.append(sequence)
 
-    def wait_s(self, now_s: float) -> float:
+    def window_s(self, now_s: float) -> float:
         """How long an idle engine still waits for company for the first request; never once a batch is running."""
-        if self.running or not self.waiting or len(self.waiting) >= self._min_batch_size:
+        if self.running or not self.waiting or len(self.waiting) >= self._rules.min_batch_size:
             return 0.0
-        return max(0.0, self.waiting[0].arrived_s + self._max_wait_s - now_s)
+        return max(0.0, min(s.arrived_s for s in self.waiting) + self._rules.max_wait_s - now_s)
 
-    def admit(self) -> list[Sequence]:
-        """Move waiting requests into free slots; returns the newly placed ones."""
-        placed = self.waiting[: self._n_slots - len(self.running)]
-        del self.waiting[: len(placed)]
-        for sequence in placed:
+    def order(self, now_s: float) -> list[Sequence]:
+        """The waiting, next one first."""
+        limit_s = max(self._rules.starvation_limit_s, _STARVATION_STEPS * self._cost.step_s)
+        shares = Counter(s.request.person for s in self.running)
+        ranked: list[tuple[tuple[int, int, float], Sequence]] = []
+        for sequence in sorted(self.waiting, key=_arrival):
+            share = shares[sequence.request.person]
+            shares[sequence.request.person] += 1
+            if now_s - sequence.arrived_s > limit_s:
+                ranked.append(((share, 0, sequence.arrived_s), sequence))
+            else:
+                ranked.append(((share, 1 if sequence.in_conversation else 2, sequence.n_to_compute), sequence))
+        return [sequence for _, sequence in sorted(ranked, key=itemgetter(0))]
+
+    def place_next(self, now_s: float) -> Sequence | None:
+        """Give the next one that can use it a slot, while the step has room for more prompt rows and a slot is free."""
+        n_planned = sum(s.n_chunk for s in self.running if s.is_prefilling)
+        if len(self.running) >= self._rules.n_slots or n_planned >= self._prompt_budget():
+            return None
+        being_shared = {s.shared_ids for s in self.running if s.computes_shared}
+        for sequence in self.order(now_s):
+            if not sequence.n_reusable and sequence.shared_ids in being_shared:
+                continue  # its system prompt will be ready after this step: copying beats computing it again
+            self.waiting.remove(sequence)
             sequence.slot = len(self.running)
+            sequence.placed = self._n_placed
+            self._n_placed += 1
             self.running.append(sequence)
-        return placed
+            return sequence
+        return None
 
     def next_step(self) -> Step:
-        """One token for everybody being answered, then prompt tokens of the others within the chunk, oldest first.
-
-        The first prompt token goes in with the decoding rows, so the chunk is bounded in all, not for each.
-        """
-        decoding = sum(not s.is_prefilling for s in self.running)
-        budget = min(self._prefill_chunk, self._n_batch - decoding) if decoding else self._n_batch
+        """One token for everybody being answered, then prompt tokens of the others within the budget, as placed."""
+        n_decoding = sum(not s.is_prefilling for s in self.running)
+        budget = self._prompt_budget()
         counts: dict[Sequence, int] = {}
-        for sequence in sorted((s for s in self.running if s.is_prefilling), key=_arrival):
-            counts[sequence] = min(sequence.n_pending, budget)
+        for sequence in sorted((s for s in self.running if s.is_prefilling), key=_placement):
+            counts[sequence] = min(sequence.n_chunk, budget)
             budget -= counts[sequence]
-        rows = ((s, counts.get(s, 1)) for s in self.running)
-        return Step(tuple((s, n) for s, n in rows if n > 0))
+        rows = tuple((s, n) for s in self.running if (n := counts.get(s, 1)) > 0)
+        return Step(rows, n_decoding, sum(counts.values()))
 
     def remove(self, sequence: Sequence) -> tuple[int, int] | None:
         """Take a request out of the lists; returns the (source, target) move that closes the hole it leaves."""
-        if sequence in self.waiting:
+        if sequence.slot is None:
             self.waiting.remove(sequence)
             return None
         hole, sequence.slot = sequence.slot, None
-        assert hole is not None  # running sequences have a slot
         last = self.running.pop()
         if last is sequence:
             return None
         source, last.slot = last.slot, hole
         self.running[hole] = last
-        assert source is not None
+        assert source is not None  # running sequences have a slot
         return source, hole
+
+    def _prompt_budget(self) -> int:
+        """Prompt rows of the next step: as many as keep it within the longest gap."""
+        n_decoding = sum(not s.is_prefilling for s in self.running)
+        fitting = self._cost.prompt_rows_within(self._rules.max_itl_s * _SAFETY, n_decoding)
+        return min(max(fitting, _MIN_CHUNK), self._rules.n_batch - n_decoding)
 
 
 def _arrival(sequence: Sequence) -> float:
     return sequence.arrived_s
+
+
+def _placement(sequence: Sequence) -> int:
+    return sequence.placed

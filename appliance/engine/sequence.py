@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from appliance.engine.detokenizer import Detokenizer
+from appliance.engine.prefix_cache import Owner
 from appliance.engine.request import Request
 from appliance.engine.sampler import TokenSampler
 
@@ -26,9 +27,21 @@ class Sequence:
     detokenizer: Detokenizer
     arrived_s: float
     """Engine clock."""
+    owner: Owner | None = None
+    """Whose KV state it is; None keeps none."""
+    shared_ids: tuple[int, ...] = ()
+    """The beginning of the prompt that is the same for everybody: the system prompt."""
+    in_conversation: bool = False
+    """Its person had an answer a moment ago."""
+    n_reusable: int = 0
+    """Prompt tokens of a parked state that need not be computed, as known on arrival."""
     n_past: int = 0
     n_cached: int = 0
     slot: int | None = None
+    placed: int = 0
+    """Counts up with every request that gets a slot."""
+    computes_shared: bool = False
+    """It is the one that computes `shared_ids` for all who wait for them."""
     unsent_ids: list[int] = field(default_factory=list)
     """Drawn tokens whose text is still held back."""
 
@@ -40,6 +53,16 @@ class Sequence:
     def n_pending(self) -> int:
         """Tokens that still have to be evaluated before one can be drawn."""
         return len(self.token_ids) - self.n_past
+
+    @property
+    def n_chunk(self) -> int:
+        """Tokens that may be evaluated in one go: only up to the end of a system prompt that is to be kept."""
+        return len(self.shared_ids) - self.n_past if self.computes_shared else self.n_pending
+
+    @property
+    def n_to_compute(self) -> int:
+        """Prompt tokens that are left to compute, as far as is known before it has a slot."""
+        return self.n_prompt - max(self.n_past, self.n_reusable)
 
     @property
     def n_decoded(self) -> int:

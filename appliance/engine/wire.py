@@ -23,6 +23,14 @@ class Abort:
 
 
 @dataclass(frozen=True)
+class Forget:
+    """Web to engine: drop parked KV state; an empty conversation means all of the person's."""
+
+    person: str
+    conversation: str
+
+
+@dataclass(frozen=True)
 class Close:
     """Web to engine: end now."""
 
@@ -52,5 +60,5 @@ class Report:
     """Tokens generated since the engine started."""
 
 
-ToEngine = Submit | Abort | Close
+ToEngine = Submit | Abort | Forget | Close
 FromEngine = Ready | LoadFailed | Report
