@@ -32,11 +32,21 @@ class EngineConfig:
     """Whoever has waited longer comes first; never less than a few steps."""
     priority_session_timeout_s: float = 30.0
     """How long after an answer its person counts as in mid-conversation."""
+    reuse: bool = True
+    """False computes everything anew every time."""
     parked_ram_mb: int = 192
     parked_disk_mb: int = 2048
     parked_ttl_s: float = 1800.0
     parked_dir: Path | None = None
     """Where parked KV states go that outlive RAM or the process; None keeps them in RAM only."""
+    cores: tuple[int, ...] = ()
+    """Processor numbers the engine may use; empty means all."""
+    priority: Literal["low", "normal", "high", "realtime"] = "normal"
+    """realtime only where `cores` leaves one to everybody else."""
+    mlock: bool = False
+    """Keep the model in RAM: no swapping out over lunch."""
+    yields: bool = True
+    """Step back while other programs on this computer are busy."""
     max_wait_ms: float = 0.0
     """Batching window in front of an idle engine; 0 starts at once."""
     min_batch_size: int = 1

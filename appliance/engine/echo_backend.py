@@ -93,6 +93,8 @@ class EchoBackend:
         """See `Backend`."""
 
     def _next(self, held: list[int]) -> int:
+        if held.count(_BEGIN) < 2:  # no question: a row that only fills the batch up
+            return _END
         begin = len(held) - 1 - held[::-1].index(_BEGIN)
         asked_at = begin - 1 - held[:begin][::-1].index(_BEGIN)
         asked, answered = held[asked_at + 2 : begin - 1], held[begin + 2 :]

@@ -109,7 +109,7 @@ class LlamaBackend:
         self._log_callback = llama.llama_log_callback(self._on_log)  # kept: llama.cpp holds only its address
         llama.llama_log_set(self._log_callback, None)
         llama.llama_backend_init()
-        self._model = self._load(config.model_path)
+        self._model = self._load(config.model_path, config.mlock)
         self.vocabulary = LlamaVocabulary(self._model)
         self.template_globals: dict[str, Any] = self.vocabulary.special_texts()
         template = llama.llama_model_chat_template(self._model, None)
@@ -194,7 +194,7 @@ class LlamaBackend:
         llama.llama_free(self._context)
         llama.llama_model_free(self._model)
 
-    def _load(self, path: Path) -> Any:
+    def _load(self, path: Path, mlock: bool) -> Any:
         if not path.is_file():
             raise ModelFileError(path, "there is no such file", "Give the path of a GGUF file.")
         with path.open("rb") as file:
@@ -203,6 +203,8 @@ class LlamaBackend:
             raise ModelFileError(path, "this is not a GGUF model file", "Get the model in GGUF format.")
         params = llama.llama_model_default_params()
         params.n_gpu_layers = 0
+        if mlock:
+            params.load_mode = llama.LLAMA_LOAD_MODE_MMAP_MLOCK
         model = llama.llama_model_load_from_file(str(path).encode("utf-8"), params)
         if model:
             return model

@@ -14,6 +14,7 @@ from appliance.engine.backend import Backend, Rows
 from appliance.engine.batch_shape import slow_remainders
 from appliance.engine.config import EngineConfig
 from appliance.engine.core import CrossedSequence, Engine, Updates
+from appliance.engine.cpu import Courtesy, take_place
 from appliance.engine.parked_disk import DiskShelf
 from appliance.engine.prefix_cache import PrefixCache
 from appliance.engine.prompt import TemplateUnusable
@@ -34,6 +35,7 @@ def main(connection: Connection, config: EngineConfig) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the web process decides
     threading.Thread(target=_end_with_parent, name="parent-watch", daemon=True).start()
     started_s = time.monotonic()
+    take_place(config)
     try:
         backend = _load(config)
         padded = _warm_up(backend, config)
@@ -51,7 +53,7 @@ def main(connection: Connection, config: EngineConfig) -> None:
     )
     try:
         connection.send(Ready(info))
-        _serve(connection, engine)
+        _serve(connection, engine, _courtesy(config))
     except (EOFError, BrokenPipeError, ConnectionResetError):
         log.info("the web process is gone: the engine ends")
     except CrossedSequence as fault:
@@ -70,8 +72,10 @@ def _load(config: EngineConfig) -> Backend:
     return LlamaBackend(config)
 
 
-def _cache(config: EngineConfig, backend: Backend) -> PrefixCache:
+def _cache(config: EngineConfig, backend: Backend) -> PrefixCache | None:
     """Parked conversations in RAM, and on disk where a directory is given and usable."""
+    if not config.reuse:
+        return None
     shelf = None
     if config.parked_dir is not None and config.parked_disk_mb > 0:
         try:
@@ -93,7 +97,7 @@ def _warm_up(backend: Backend, config: EngineConfig) -> frozenset[int]:
     return slow_remainders(backend, config.n_slots, time.perf_counter)
 
 
-def _serve(connection: Connection, engine: Engine) -> None:
+def _serve(connection: Connection, engine: Engine, courtesy: Courtesy | None) -> None:
     while True:
         updates: Updates = []
         if not engine.has_work and not connection.poll(_IDLE_S):
@@ -108,10 +112,21 @@ def _serve(connection: Connection, engine: Engine) -> None:
             updates += _take(engine, message)
         window_s = engine.window_s()
         if window_s == 0.0:
+            started_s = time.monotonic()
             updates += engine.step()
+            if courtesy is not None:
+                courtesy.after_step(time.monotonic() - started_s)
         _report(connection, engine, updates)
         if window_s > 0.0:
             connection.poll(window_s)
+
+
+def _courtesy(config: EngineConfig) -> Courtesy | None:
+    if not config.yields or config.priority in ("high", "realtime"):
+        return None
+    courtesy = Courtesy()
+    courtesy.start()
+    return courtesy
 
 
 def _take(engine: Engine, message: Submit | Abort | Forget) -> Updates:
