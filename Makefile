@@ -1,0 +1,45 @@
+# Thin rules; the work is in packaging/setup_env.py. Paths are relative, so that a folder name with spaces does no harm.
+.DEFAULT_GOAL := help
+.PHONY: help run test check format docs lock clean
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= $(if $(shell command -v python3.11 2>/dev/null),python3.11,python3)
+SETUP = @command -v "$(PYTHON)" >/dev/null || { echo "There is no $(PYTHON). Python 3.11 is needed: sudo apt-get install python3.11" >&2; exit 1; }; \
+	"$(PYTHON)" -E -s packaging/setup_env.py
+VENV_PYTHON = .venv/bin/python
+CODE = appliance ui app.py packaging bench
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' Makefile
+	@echo '  ARGS="..." goes to the program (make run) or to pytest (make test): make run ARGS="--port 8080"'
+
+run: ## set up what is missing, then start the chat
+	$(SETUP) run
+	@exec $(VENV_PYTHON) app.py $(ARGS)
+
+test: ## set up what is missing, a browser included, then run every test
+	$(SETUP) test
+	@exec $(VENV_PYTHON) -m pytest $(ARGS)
+
+check: ## format, lint, types and the fast tests
+	$(SETUP) check
+	$(VENV_PYTHON) -m ruff format --check .
+	$(VENV_PYTHON) -m ruff check .
+	$(VENV_PYTHON) -m mypy $(CODE)
+	$(VENV_PYTHON) -m pytest -m "not model and not browser and not stress" $(ARGS)
+
+format: ## let ruff rewrite the code
+	$(SETUP) check
+	$(VENV_PYTHON) -m ruff format .
+	$(VENV_PYTHON) -m ruff check --fix .
+
+docs: ## write docs/settings.md from the settings table
+	$(SETUP) check
+	PYTHONPATH=. $(VENV_PYTHON) packaging/settings_page.py docs/settings.md
+
+lock: ## renew the lock files from pyproject.toml (UPGRADE=1: newest versions)
+	$(SETUP) lock $(if $(UPGRADE),--upgrade)
+
+clean: ## remove everything that was made here, but not the wheels and no data
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,201 @@
+"""Starts the office chat appliance: flags, settings, engine, page, server, and a drained exit.
+
+Nothing heavy is imported at the top: the engine's process imports this file too, and the engine is to load
+while this process still imports Gradio.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from appliance.errors import ApplianceError
+
+if TYPE_CHECKING:
+    import socket
+
+    from fastapi import FastAPI
+
+    from appliance.engine.request import EngineInfo
+    from appliance.lifecycle import Appliance
+    from appliance.paths import Paths
+    from appliance.settings import Settings
+
+_log = logging.getLogger("app")
+_PROGRESS_S = 2.0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run until told to end. Returns the exit code: 0 after a drain, 1 with a sentence when it cannot run."""
+    began = time.monotonic()
+    signal.signal(signal.SIGTERM, _end_early)
+    try:
+        run(_flags(argv), began)
+    except ApplianceError as error:
+        _say(f"Office Chat cannot start: {error}", to_errors=True)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def run(flags: dict[str, Any], began: float) -> None:
+    """Everything in order; raises ApplianceError with a sentence for the owner."""
+    from appliance.lifecycle import Appliance
+    from appliance.log import open_log
+    from appliance.paths import Paths
+    from appliance.server import bind
+    from appliance.settings import load_settings
+
+    config = flags.pop("config", None)
+    settings = load_settings(os.environ, flags, Path(config) if config else None)
+    paths = Paths(Path(settings.data_dir))
+    paths.prepare()
+    open_log(paths.logs)
+    appliance = Appliance(settings, paths)
+    with bind(settings.host, settings.port) as sock:
+        appliance.spawn()
+        _say("Office Chat is starting...")
+        app, close_page = build_page(appliance, paths)
+        asyncio.run(serve(appliance, app, close_page, sock, began))
+
+
+def build_page(appliance: Appliance, paths: Paths) -> tuple[FastAPI, Callable[[], None]]:
+    """Import Gradio and mount the page behind our own routes. Returns the app and what closes the page's streams."""
+    _prepare_gradio(paths)
+    from appliance.api import make_router
+    from appliance.web import make_app
+    from ui import interface
+
+    settings, chat, persons = appliance.settings, appliance.chat, appliance.persons
+    app = make_app(make_router(chat, persons, settings), persons)
+    demo = interface.build(chat, settings, persons)
+    interface.mount(app, demo, settings)
+    return app, demo._queue.close
+
+
+async def serve(
+    appliance: Appliance, app: FastAPI, close_page: Callable[[], None], sock: socket.socket, began: float
+) -> None:
+    """Answer until a signal comes; then drain and close. Raises ApplianceError when it cannot begin."""
+    from appliance.server import Server, server_config, start_failed
+
+    settings = appliance.settings
+
+    async def before_shutdown() -> None:
+        await appliance.drain()
+        # Without this the page's streams never end; before the drain it would cut answers off.
+        close_page()
+
+    server = Server(server_config(app, settings.host, settings.port), before_shutdown)
+    await appliance.start()
+    serving = asyncio.create_task(server.serve(sockets=[sock]))
+    announcing = asyncio.create_task(_announce(appliance, began))
+    try:
+        await asyncio.wait({serving, announcing}, return_when=asyncio.FIRST_COMPLETED)
+        if announcing.done() and announcing.exception() is not None:
+            server.should_exit = True
+        await serving
+        if announcing.done():
+            announcing.result()
+    except OSError as error:
+        raise start_failed(error, settings.host, settings.port) from error
+    finally:
+        announcing.cancel()
+        await appliance.close()
+
+
+async def _announce(appliance: Appliance, began: float) -> None:
+    """Say where the page is once the engine is warm; say that it is still loading until then."""
+    loading = asyncio.ensure_future(appliance.wait_ready())
+    try:
+        while not (await asyncio.wait({loading}, timeout=_PROGRESS_S))[0]:
+            model = appliance.model_path.name if appliance.model_path else "the echo engine"
+            _say(f"Loading {model} ({time.monotonic() - began:.0f} s so far)...")
+        info = loading.result()
+    finally:
+        loading.cancel()
+    _log.info("ready after %.1f s: %s, %s slots", time.monotonic() - began, info.model_name, info.n_slots)
+    _say_addresses(appliance.settings, info)
+    await _open_browser(appliance.settings)
+
+
+def _say_addresses(settings: Settings, info: EngineInfo) -> None:
+    from appliance.network import lan_addresses
+
+    everywhere = settings.host in ("0.0.0.0", "::")  # noqa: S104 -- compared, not bound
+    addresses = lan_addresses() if everywhere else [settings.host]
+    lines = [f"Ready: {info.model_name} answers.", f"  On this PC:     {_own_url(settings)}"]
+    if everywhere or not settings.host.startswith("127."):
+        lines += [f"  For colleagues: http://{address}:{settings.port}" for address in addresses]
+        if not addresses:
+            lines.append("  For colleagues: this PC is not connected to a network.")
+        else:
+            lines.append("  (If colleagues cannot open it, allow this port in this PC's firewall.)")
+    _say("\n".join(lines))
+
+
+def _own_url(settings: Settings) -> str:
+    host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104 -- compared, not bound
+    return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
+
+
+async def _open_browser(settings: Settings) -> None:
+    # Without a display, Linux would open a text browser inside this console.
+    has_display = sys.platform != "linux" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    if settings.open_browser and has_display:
+        import webbrowser
+
+        await asyncio.to_thread(webbrowser.open, _own_url(settings))
+
+
+def _prepare_gradio(paths: Paths) -> None:
+    """What Gradio and its libraries read from the environment while they are imported."""
+    os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
+    os.environ["GRADIO_TEMP_DIR"] = str(paths.temp)
+    os.environ.setdefault("PATH", os.defpath)  # one of them reads it without a default
+
+
+def _flags(argv: Sequence[str] | None) -> dict[str, Any]:
+    """The settings given as flags, as text; the settings table judges the values."""
+    parser = argparse.ArgumentParser(
+        prog="app.py", description="Chat with a small language model on the office network."
+    )
+    parser.add_argument("--host", help="address to listen on")
+    parser.add_argument("--port", help="port to listen on")
+    parser.add_argument("--data-dir", help="folder for models, logs and settings")
+    parser.add_argument("--model", help="GGUF file that answers: a path, or a name in the models folder")
+    parser.add_argument("--config", help="settings file (TOML) instead of the one in the data folder")
+    parser.add_argument(
+        "--no-browser", dest="open_browser", action="store_const", const=False, help="open no page here"
+    )
+    return {name: value for name, value in vars(parser.parse_args(argv)).items() if value is not None}
+
+
+def _say(text: str, *, to_errors: bool = False) -> None:
+    """Tell the owner; a program without a console has nobody to tell."""
+    stream = sys.stderr if to_errors else sys.stdout
+    if stream is not None:
+        print(text, file=stream, flush=True)
+
+
+def _end_early(_number: int, _frame: FrameType | None) -> None:
+    """SIGTERM before the server listens for it: nothing to drain yet."""
+    raise SystemExit(0)
+
+
+if __name__ == "__main__":
+    multiprocessing.freeze_support()
+    sys.exit(main())

@@ -1,0 +1,142 @@
+"""A chat completion request in OpenAI's shape: what is taken of it, and what is refused, by name."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from appliance import guard
+from appliance.engine.request import Message, SamplingParams
+from appliance.errors import ApplianceError, EmptyInput, InputTooLong
+
+MAX_MESSAGES = 500
+MAX_CHARS = 200_000
+"""Characters of all messages of one request together; far more than any context here holds."""
+MAX_STOPS = 4
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class TextPart(_Strict):
+    """One part of a message; texts only."""
+
+    type: Literal["text"]
+    text: str
+
+
+class ChatMessage(_Strict):
+    """One message as a client sends it."""
+
+    role: Literal["system", "developer", "user", "assistant"]
+    content: str | list[TextPart]
+
+
+class StreamOptions(_Strict):
+    """What a stream is to hold besides text."""
+
+    include_usage: bool = False
+
+
+class ChatRequest(_Strict):
+    """What is supported of a chat completion request; anything else is refused by its name."""
+
+    messages: list[ChatMessage] = Field(min_length=1)
+    model: str = ""
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    top_k: int | None = Field(default=None, ge=0)
+    max_tokens: int | None = Field(default=None, ge=1)
+    seed: int | None = Field(default=None, ge=-(2**63), lt=2**63)
+    stop: Annotated[str, Field(min_length=1)] | list[Annotated[str, Field(min_length=1)]] | None = None
+    user: str | None = None
+    """For whom the program asks: each has a share and conversations of its own."""
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """The stop strings, however they were given."""
+        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+
+    @property
+    def sampling(self) -> SamplingParams:
+        """How tokens are to be drawn."""
+        return SamplingParams(temperature=self.temperature, top_p=self.top_p, top_k=self.top_k, seed=self.seed)
+
+
+class ApiError(ApplianceError):
+    """A request that cannot be taken as it is: which parameter, and why."""
+
+    def __init__(self, message: str, *, param: str | None, status: int = 422, code: str = "invalid_value") -> None:
+        super().__init__(message)
+        self.param = param
+        self.status = status
+        self.code = code
+
+
+def parse(body: bytes) -> ChatRequest:
+    """The request, or ApiError with the parameter that is wrong."""
+    try:
+        data: Any = json.loads(body)
+    except (ValueError, RecursionError):
+        raise ApiError("The body is not valid JSON.", param=None, status=400, code="invalid_json") from None
+    if not isinstance(data, dict):
+        raise ApiError("The body must be a JSON object.", param=None, status=400, code="invalid_json")
+    try:
+        wanted = ChatRequest.model_validate(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        param = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "extra_forbidden":
+            message = f"This server does not support the parameter '{param}'."
+            raise ApiError(message, param=param, code="unsupported_parameter") from None
+        raise ApiError(f"{param}: {first['msg']}.", param=param) from None
+    if len(wanted.stops) > MAX_STOPS:
+        raise ApiError(f"stop: at most {MAX_STOPS} strings are taken.", param="stop")
+    return wanted
+
+
+def conversation(messages: list[ChatMessage], max_input_chars: int) -> list[Message]:
+    """The messages as the engine wants them: one system message at most, then user and assistant in turn.
+
+    Neighbours of one role become one message. The length limit holds for every user message.
+    """
+    if len(messages) > MAX_MESSAGES:
+        raise ApiError(f"messages: at most {MAX_MESSAGES} are taken.", param="messages", status=413, code="too_long")
+    merged: list[Message] = []
+    n_chars = 0
+    for index, message in enumerate(messages):
+        raw = message.content if isinstance(message.content, str) else "".join(part.text for part in message.content)
+        n_chars += len(raw)
+        if n_chars > MAX_CHARS:
+            text = f"messages: at most {MAX_CHARS} characters are taken in all."
+            raise ApiError(text, param="messages", status=413, code="too_long")
+        role: Literal["system", "user", "assistant"] = "system" if message.role == "developer" else message.role
+        if role == "system" and any(earlier.role != "system" for earlier in merged):
+            raise ApiError("A system message may only come first.", param=f"messages.{index}.role")
+        text = guard.clean(raw)
+        if merged and merged[-1].role == role:
+            text = f"{merged.pop().text}\n\n{text}"
+        merged.append(Message(role, text))
+        if role == "user":
+            _check_length(text, max_input_chars)
+    turns = [message for message in merged if message.role != "system"]
+    if not turns or turns[0].role != "user":
+        raise ApiError("The first message after the system message must be the user's.", param="messages")
+    if turns[-1].role != "user":
+        raise ApiError("The last message must be the user's.", param="messages")
+    if not turns[-1].text:
+        raise EmptyInput("the last message is empty")
+    return merged
+
+
+def _check_length(text: str, max_chars: int) -> None:
+    try:
+        guard.refuse_long(text, max_chars)
+    except InputTooLong:
+        message = f"A message has {len(text)} characters; at most {max_chars} are taken."
+        raise ApiError(message, param="messages", status=413, code=InputTooLong.code) from None

@@ -1,0 +1,349 @@
+"""The life of one question, for page and API alike: admitted, asked, written, committed, or ended by whoever leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from appliance import guard
+from appliance.admission import Admission, Gate, Key, Place
+from appliance.answer import Answer, AnswerState
+from appliance.engine.client import EngineState
+from appliance.engine.request import FinishReason, Message, Request, SamplingParams
+from appliance.engine_link import Engine
+from appliance.errors import ApplianceError, Closing, EmptyInput, NotReady, UnknownPerson
+from appliance.log import where
+from appliance.sessions import Conversation, Session, SessionStore, Turn
+from appliance.settings import Settings
+
+_log = logging.getLogger(__name__)
+_TICK_S = 0.5
+_CLOSING = "closing"
+
+
+class ChatService:
+    """Conversations and their answers. Every method belongs to the event loop's thread."""
+
+    def __init__(self, engine: Engine, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
+        self._engine = engine
+        self._settings = settings
+        self._clock = clock
+        self._admission = Admission(settings.n_places, settings.max_answers_per_person, clock)
+        self._gate = Gate(settings.n_engine_places)
+        self._sessions = SessionStore(settings.session_ttl_s, clock)
+        self._answers: dict[Answer, asyncio.Task[None]] = {}
+        self._closing = False
+
+    # -- looking ---------------------------------------------------------------------------------------------
+
+    @property
+    def engine(self) -> Engine:
+        """Who answers."""
+        return self._engine
+
+    @property
+    def n_answers(self) -> int:
+        """Answers in hand: waiting for the engine or being written."""
+        return len(self._answers)
+
+    @property
+    def not_ready_code(self) -> str:
+        """Why no question can be answered right now; "" when one can."""
+        if self._closing:
+            return _CLOSING
+        return "" if self._engine.state is EngineState.READY else self._engine.state.value
+
+    def attach_page_queue(self, waiting: Callable[[], Sequence[Key]]) -> None:
+        """Name the function that tells whose events wait in the page's queue, in order."""
+        self._admission.watch_queue(waiting)
+
+    def conversation(self, person: str | None, tab: str | None) -> Conversation:
+        """What there is of this conversation; empty where it is not known."""
+        session = self._sessions.find((person or "", tab or ""))
+        return Conversation(tuple(session.turns), session.running) if session is not None else Conversation()
+
+    def place(self, person: str | None, tab: str | None) -> int | None:
+        """How many are served before this conversation's question; None if none of it waits."""
+        key = (person or "", tab or "")
+        rank = self._admission.rank(key)
+        if rank is not None:
+            return rank + self._n_waiting_inside()
+        session = self._sessions.find(key)
+        return session.running.ahead if session is not None and session.running is not None else None
+
+    # -- the page --------------------------------------------------------------------------------------------
+
+    def admit(self, person: str | None, tab: str | None, text: str | None) -> None:
+        """The validator's question, before anything is queued: takes a ticket or raises a Refused.
+
+        Args:
+            text: what is to be asked; None for Ask again and Continue.
+        """
+        key = _key(person, tab)
+        self._check_open()
+        if text is not None:
+            guard.cut(text, self._settings.max_input_chars)
+        elif not self.conversation(person, tab).turns:
+            raise EmptyInput("there is nothing to repeat")
+        self._admission.enter_page(key)
+
+    def ask(self, person: str | None, tab: str | None, text: str) -> Answer:
+        """Begin to answer. A text that is too long is cut, with a notice."""
+        key = _key(person, tab)
+        question, was_cut = guard.cut(text, self._settings.max_input_chars)
+        return self._begin_turn(key, Turn(question, "", (), None, notices=("input_cut",) if was_cut else ()))
+
+    def again(self, person: str | None, tab: str | None) -> Answer:
+        """Drop the last answer and ask its question anew."""
+        key = _key(person, tab)
+        turn = self._last_turn(key)
+        notices = tuple(notice for notice in turn.notices if notice == "input_cut")
+        return self._begin_turn(key, Turn(turn.question, "", (), None, notices=notices), replaces_last=True)
+
+    def go_on(self, person: str | None, tab: str | None) -> Answer:
+        """Continue an answer that hit its limit, was stopped or was cut off by a failure of the engine."""
+        key = _key(person, tab)
+        turn = self._last_turn(key)
+        if not turn.can_continue:
+            raise EmptyInput("there is nothing to continue")
+        return self._begin_turn(key, replace(turn, notices=()), replaces_last=True)
+
+    async def stop(self, person: str | None, tab: str | None) -> None:
+        """End this conversation's answer; returns when what was written of it is committed."""
+        key = (person or "", tab or "")
+        self._admission.drop_ticket(key)
+        session = self._sessions.find(key)
+        if session is not None and session.running is not None:
+            answer = session.running
+            answer.end("stopped")
+            await answer.wait_done()
+
+    async def new_chat(self, person: str | None, tab: str | None) -> None:
+        """Stop, and drop the text of this conversation."""
+        await self.stop(person, tab)
+        self._drop((person or "", tab or ""))
+
+    async def forget(self, person: str | None) -> None:
+        """Stop, and drop everything of this person."""
+        for key in self._sessions.of_person(person or ""):
+            await self.new_chat(*key)
+        if person:
+            self._engine.forget(person)
+
+    # -- programs --------------------------------------------------------------------------------------------
+
+    def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        person: str,
+        max_tokens: int | None,
+        sampling: SamplingParams,
+        stop: tuple[str, ...],
+    ) -> Answer:
+        """Answer a program. Everything it wants known is in `messages`; of it only KV state is kept, for its next turn.
+
+        Args:
+            person: who asks, never a page's person.
+        Raises:
+            Busy: at once, when every place is taken.
+        """
+        self._check_open()
+        place = self._admission.start_api()
+        asked = self._with_system(messages)
+        request = Request(
+            request_id=_new_id(),
+            messages=asked,
+            person=person,
+            conversation=_beginning(asked),
+            max_tokens=max_tokens or self._settings.max_answer_tokens,
+            sampling=sampling,
+            stop=stop,
+            refuse_long_input=True,
+        )
+        answer = Answer(request.request_id, "", self._clock, self._n_streams)
+        self._start(answer, request, place, session=None)
+        return answer
+
+    # -- the program's own life ------------------------------------------------------------------------------
+
+    async def keep_house(self) -> None:
+        """Twice a second while the program runs: void tickets, unread answers, conversations past their TTL."""
+        while True:
+            await asyncio.sleep(_TICK_S)
+            for job in (self._admission.sweep, self._end_unread, self._drop_old):
+                try:
+                    job()
+                except Exception as error:  # noqa: BLE001 -- one failing job must not stop the others
+                    _log.error("housekeeping failed: %s", where(error))
+
+    async def drain(self, bound_s: float) -> None:
+        """Take nothing new, let running answers end for `bound_s`, then end the rest and tell their readers."""
+        self._closing = True
+        if not self._answers:
+            return
+        await asyncio.wait(list(self._answers.values()), timeout=bound_s)
+        tasks = list(self._answers.values())
+        for answer in list(self._answers):
+            answer.end(_CLOSING)
+        if tasks:
+            await asyncio.wait(tasks, timeout=1.0)
+
+    def _check_open(self) -> None:
+        if self._closing:
+            raise Closing("the program is shutting down")
+        if self._engine.state in (EngineState.FAILED, EngineState.CLOSED):
+            raise NotReady(f"the engine is {self._engine.state}")
+
+    def _last_turn(self, key: Key) -> Turn:
+        session = self._sessions.find(key)
+        if session is None or not session.turns:
+            raise EmptyInput("there is nothing to repeat")
+        return session.turns[-1]
+
+    def _begin_turn(self, key: Key, turn: Turn, *, replaces_last: bool = False) -> Answer:
+        """Ask the engine for `turn`'s answer; one that has text already is continued."""
+        self._check_open()
+        place = self._admission.start_page(key)
+        # From here on nothing raises: the place belongs to the answer.
+        session = self._sessions.open(key)
+        if replaces_last:
+            session.take_back()
+        messages = [*session.history(), Message("user", turn.question)]
+        if turn.text:
+            messages.append(Message("assistant", turn.text, turn.token_ids))
+        request = Request(
+            request_id=_new_id(),
+            messages=self._with_system(messages),
+            max_tokens=self._settings.max_answer_tokens,
+            person=key[0],
+            conversation=key[1],
+        )
+        answer = Answer(
+            request.request_id,
+            turn.question,
+            self._clock,
+            self._n_streams,
+            text=turn.text,
+            token_ids=turn.token_ids,
+            notices=turn.notices,
+        )
+        session.running = answer
+        self._start(answer, request, place, session)
+        return answer
+
+    def _with_system(self, messages: Sequence[Message]) -> tuple[Message, ...]:
+        """The owner's system prompt first, unless a program brings its own.
+
+        An empty one is sent as well: without any, some templates put in words of the model's maker.
+        """
+        if messages and messages[0].role == "system":
+            return tuple(messages)
+        return (Message("system", self._settings.system_prompt), *messages)
+
+    def _start(self, answer: Answer, request: Request, place: Place, session: Session | None) -> None:
+        task = asyncio.get_running_loop().create_task(self._write(answer, request, place, session))
+        self._answers[answer] = task
+        task.add_done_callback(_report_unforeseen)
+
+    async def _write(self, answer: Answer, request: Request, place: Place, session: Session | None) -> None:
+        """Carry the engine's updates into the answer, whoever reads it."""
+        turn = self._gate.join(self._n_waiting_at_engine)
+        answer.wait_for(turn)
+        try:
+            if answer.is_stopped or not await turn.reached():
+                answer.close(FinishReason.ABORT)
+                return
+            stream = self._engine.submit(request)
+            answer.wait_for(stream)
+            async for update in stream:
+                answer.take(update)
+        except ApplianceError as error:
+            answer.close(FinishReason.ERROR, getattr(error, "code", "engine_failed"))
+        finally:
+            answer.close(FinishReason.ERROR, "internal_error")  # counts only if nothing else ended it
+            turn.leave()
+            place.release()
+            del self._answers[answer]
+            if session is not None:
+                _commit(session, answer)
+                session.last_used = self._clock()
+            answer.settle()
+            _log_line(answer, self._clock())
+
+    def _drop(self, key: Key) -> None:
+        self._sessions.drop(key)
+        if all(key):
+            self._engine.forget(*key)
+
+    def _drop_old(self) -> None:
+        for key in self._sessions.past_ttl():
+            self._drop(key)
+
+    def _end_unread(self) -> None:
+        settings = self._settings
+        others_wait = self._n_waiting_inside() > 0 or self._admission.n_tickets > 0
+        grace_s = settings.disconnect_grace_busy_s if others_wait else settings.disconnect_grace_s
+        now = self._clock()
+        for answer in list(self._answers):
+            if answer.alone_since is not None and now - answer.alone_since >= grace_s and not answer.is_stopped:
+                answer.end("stopped")
+
+    def _n_streams(self) -> int:
+        return sum(answer.state is AnswerState.WRITING for answer in self._answers)
+
+    def _n_waiting_at_engine(self) -> int:
+        return self._engine.n_waiting
+
+    def _n_waiting_inside(self) -> int:
+        return self._gate.n_waiting + self._engine.n_waiting
+
+
+def _key(person: str | None, tab: str | None) -> Key:
+    if not person or not tab:
+        raise UnknownPerson("the request names no person or no tab")
+    return person, tab
+
+
+def _new_id() -> str:
+    return secrets.token_hex(12)
+
+
+def _beginning(messages: Sequence[Message]) -> str:
+    """Names a program's conversation by what never changes in it: everything up to its first question."""
+    n_first = next(i for i, message in enumerate(messages) if message.role == "user") + 1
+    texts = "\0".join(message.text for message in messages[:n_first])
+    return hashlib.sha256(texts.encode("utf-8", errors="replace")).hexdigest()
+
+
+def _commit(session: Session, answer: Answer) -> None:
+    """Keep what was written, however it ended."""
+    if answer.started is not None:
+        session.forget_messages(answer.started.n_dropped_messages)
+    session.commit(Turn(answer.question, answer.text, answer.token_ids, answer.finish, answer.error, answer.notices))
+    session.running = None
+
+
+def _log_line(answer: Answer, now: float) -> None:
+    finished = answer.finished
+    first = f"{answer.first_text_at - answer.begun_at:.3f}" if answer.first_text_at is not None else "-"
+    _log.info(
+        "request %s: n_prompt=%s n_cached=%s n_decoded=%s ttft_server_s=%s duration_s=%.3f reason=%s",
+        answer.request_id,
+        finished.n_prompt if finished else 0,
+        finished.n_cached if finished else 0,
+        finished.n_decoded if finished else 0,
+        first,
+        now - answer.begun_at,
+        answer.error or answer.finish,
+    )
+
+
+def _report_unforeseen(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.error("an answer failed: %s", where(error))

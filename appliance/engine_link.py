@@ -1,0 +1,39 @@
+"""What the gateway asks of an engine. Ours runs in a child process; others, over OpenAI's protocol, may come."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+from appliance.answer import Source
+from appliance.engine.client import EngineState
+from appliance.engine.request import EngineInfo, Request, Update
+
+
+class Stream(Source, Protocol):
+    """The engine's side of one answer."""
+
+    def __aiter__(self) -> AsyncIterator[Update]:
+        """Started, Delta ..., Finished last."""
+
+
+class Engine(Protocol):
+    """See the module."""
+
+    @property
+    def state(self) -> EngineState:
+        """Whether it can answer."""
+
+    @property
+    def info(self) -> EngineInfo | None:
+        """What it says of itself, once it is ready."""
+
+    @property
+    def n_waiting(self) -> int:
+        """Requests it holds but does not compute yet."""
+
+    def submit(self, request: Request) -> Stream:
+        """Ask. Raises NotReady when no answer can ever come."""
+
+    def forget(self, person: str, conversation: str = "") -> None:
+        """Drop whatever it keeps of one conversation, or of all of a person's."""

@@ -1,0 +1,66 @@
+"""Appliance: the parts without a browser, built, started, drained and closed in one fixed order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from pathlib import Path
+
+from appliance.chat import ChatService
+from appliance.engine.client import EngineClient
+from appliance.engine.request import EngineInfo
+from appliance.log import where
+from appliance.models import find_model
+from appliance.paths import Paths
+from appliance.person import Persons, load_secret
+from appliance.settings import Settings
+
+_log = logging.getLogger(__name__)
+
+DRAIN_S = 2.0
+"""How long running answers may go on after the program was told to end."""
+
+
+class Appliance:
+    """Engine, chat service and persons. Order: build, spawn, start, drain, close."""
+
+    def __init__(self, settings: Settings, paths: Paths) -> None:
+        """Find the model; raises ModelFileError. Nothing runs yet."""
+        self.settings = settings
+        self.model_path: Path | None = find_model(settings.model, paths.models) if settings.backend == "llama" else None
+        self.engine = EngineClient(settings.engine_config(self.model_path, paths.parked))
+        self.chat = ChatService(self.engine, settings)
+        self.persons = Persons(load_secret(paths.secret))
+        self._housekeeping: asyncio.Task[None] | None = None
+
+    def spawn(self) -> None:
+        """Start the engine's process; before slow imports, so that it loads beside them."""
+        self.engine.spawn()
+
+    async def start(self) -> None:
+        """Attach to the running loop; does not wait for the engine."""
+        await self.engine.start()
+        self._housekeeping = asyncio.get_running_loop().create_task(self.chat.keep_house())
+        self._housekeeping.add_done_callback(_report)
+
+    async def wait_ready(self) -> EngineInfo:
+        """Wait until the model is loaded and warmed up; raises ModelFileError or EngineFailed."""
+        return await self.engine.wait_ready()
+
+    async def drain(self) -> None:
+        """Take nothing new; let running answers end for a moment, then end them."""
+        await self.chat.drain(DRAIN_S)
+
+    async def close(self) -> None:
+        """End the housekeeping and the engine's process."""
+        if self._housekeeping is not None:
+            self._housekeeping.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._housekeeping
+        await self.engine.close()
+
+
+def _report(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.error("housekeeping failed: %s", where(error))

@@ -1,0 +1,72 @@
+"""Where things live, from source or frozen: the only module that knows. It creates folders, never files."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from appliance.errors import StartFailed
+
+FOLDER_NAME = "office-chat"
+CONFIG_NAME = "office-chat.toml"
+
+
+def default_data_dir(env: Mapping[str, str], platform: str = sys.platform, home: Path | None = None) -> Path:
+    """The folder this platform keeps a user's program data in."""
+    home = home or Path.home()
+    if platform == "win32":
+        return Path(env.get("LOCALAPPDATA") or home / "AppData" / "Local") / FOLDER_NAME
+    if platform == "darwin":
+        return home / "Library" / "Application Support" / FOLDER_NAME
+    xdg = env.get("XDG_DATA_HOME", "")
+    # The XDG specification: a relative path there is to be ignored.
+    return (Path(xdg) if Path(xdg).is_absolute() else home / ".local" / "share") / FOLDER_NAME
+
+
+@dataclass(frozen=True)
+class Paths:
+    """The places inside one data directory."""
+
+    data_dir: Path
+
+    @property
+    def models(self) -> Path:
+        """GGUF files the owner put there."""
+        return self.data_dir / "models"
+
+    @property
+    def logs(self) -> Path:
+        """The rotating log."""
+        return self.data_dir / "logs"
+
+    @property
+    def parked(self) -> Path:
+        """KV state of conversations between two questions; the engine makes it, for this account alone."""
+        return self.data_dir / "parked"
+
+    @property
+    def temp(self) -> Path:
+        """For Gradio's own files: the system's folder of that kind may belong to another user."""
+        return self.data_dir / "temp"
+
+    @property
+    def secret(self) -> Path:
+        """The key that signs person cookies; readable by its owner only."""
+        return self.data_dir / "secret.key"
+
+    def prepare(self) -> None:
+        """Make the folders and try a write; raises StartFailed with the folder and the remedy."""
+        try:
+            for folder in (self.data_dir, self.models, self.logs):
+                folder.mkdir(parents=True, exist_ok=True)
+                probe = folder / f".write-test-{os.getpid()}"
+                probe.write_bytes(b"")
+                probe.unlink()
+        except OSError as error:
+            raise StartFailed(
+                f"data_dir = {self.data_dir}: cannot write there ({error.strerror or type(error).__name__}). "
+                "Choose a folder you may write to with --data-dir."
+            ) from error

@@ -1,0 +1,138 @@
+"""Conversations by (person, tab): what was asked and answered, kept until its TTL. Belongs to the loop's thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from appliance.admission import Key
+from appliance.answer import Answer
+from appliance.engine.request import FinishReason, Message
+
+MAX_SESSIONS = 2000
+"""Conversations kept at most; the longest unused one without a running answer goes first."""
+MAX_TURNS = 200
+"""Turns kept of one conversation; no model here reads that far back."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One question with its answer as far as it got."""
+
+    question: str
+    text: str
+    token_ids: tuple[int, ...]
+    """What the text was generated as."""
+    finish: FinishReason | None
+    error: str = ""
+    """For ERROR: the code of an appliance error."""
+    notices: tuple[str, ...] = ()
+
+    @property
+    def can_continue(self) -> bool:
+        """Whether the answer has a beginning but no end of its own."""
+        return bool(self.text) and self.finish is not FinishReason.STOP and self.error != "context_full"
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """What a page shows of a session."""
+
+    turns: tuple[Turn, ...] = ()
+    running: Answer | None = None
+
+    @property
+    def can_continue(self) -> bool:
+        """Whether Continue makes sense for the last answer."""
+        return self.running is None and bool(self.turns) and self.turns[-1].can_continue
+
+
+@dataclass
+class Session:
+    """One conversation. Changed by ChatService alone."""
+
+    last_used: float
+    turns: list[Turn] = field(default_factory=list)
+    running: Answer | None = None
+    n_forgotten_turns: int = 0
+    """Oldest turns that no longer fit into the context and are not sent any more."""
+
+    def history(self) -> list[Message]:
+        """The turns the engine is sent: user and assistant in alternation, turns without an answer left out."""
+        messages: list[Message] = []
+        for turn in self.turns[self.n_forgotten_turns :]:
+            if turn.text:
+                messages.append(Message("user", turn.question))
+                messages.append(Message("assistant", turn.text, turn.token_ids))
+        return messages
+
+    def forget_messages(self, n_messages: int) -> None:
+        """The engine left out this many of the oldest messages of `history()`: do not send them again."""
+        while n_messages > 0 and self.n_forgotten_turns < len(self.turns):
+            if self.turns[self.n_forgotten_turns].text:
+                n_messages -= 2
+            self.n_forgotten_turns += 1
+
+    def commit(self, turn: Turn) -> None:
+        """Add a finished turn."""
+        self.turns.append(turn)
+        if len(self.turns) > MAX_TURNS:
+            del self.turns[0]
+            self.n_forgotten_turns = max(0, self.n_forgotten_turns - 1)
+
+    def take_back(self) -> Turn | None:
+        """Remove the last turn and return it; None when there is none."""
+        turn = self.turns.pop() if self.turns else None
+        self.n_forgotten_turns = min(self.n_forgotten_turns, len(self.turns))
+        return turn
+
+
+class SessionStore:
+    """Sessions by key. The clock is passed in, in seconds."""
+
+    def __init__(self, ttl_s: float, clock: Callable[[], float]) -> None:
+        self._ttl_s = ttl_s
+        self._clock = clock
+        self._sessions: dict[Key, Session] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def find(self, key: Key) -> Session | None:
+        """The session, its TTL begun anew; None if there is none."""
+        session = self._sessions.get(key)
+        if session is not None:
+            session.last_used = self._clock()
+        return session
+
+    def open(self, key: Key) -> Session:
+        """The session, made if need be."""
+        session = self.find(key)
+        if session is None:
+            self._make_room()
+            session = self._sessions[key] = Session(last_used=self._clock())
+        return session
+
+    def drop(self, key: Key) -> None:
+        """Forget the conversation."""
+        self._sessions.pop(key, None)
+
+    def of_person(self, person: str) -> list[Key]:
+        """The keys of one person's conversations."""
+        return [key for key in self._sessions if key[0] == person]
+
+    def past_ttl(self) -> list[Key]:
+        """The keys of what was not used for the TTL."""
+        now = self._clock()
+        return [
+            key
+            for key, session in self._sessions.items()
+            if session.running is None and now - session.last_used >= self._ttl_s
+        ]
+
+    def _make_room(self) -> None:
+        if len(self._sessions) < MAX_SESSIONS:
+            return
+        idle = [(session.last_used, key) for key, session in self._sessions.items() if session.running is None]
+        if idle:
+            del self._sessions[min(idle)[1]]

@@ -1,0 +1,314 @@
+"""The settings table: name, default, unit, help, live or restart.
+
+File < environment < flags; an unknown key or a bad value stops the start.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.config import JsonDict
+from pydantic.fields import FieldInfo
+
+from appliance.engine.config import EngineConfig
+from appliance.engine.request import SamplingParams
+from appliance.errors import SettingsError
+from appliance.paths import CONFIG_NAME, default_data_dir
+
+ENV_PREFIX = "OFFICE_CHAT_"
+NOT_SETTINGS = frozenset({"OFFICE_CHAT_WHEELS", "OFFICE_CHAT_CONFIG"})
+"""Variables with our prefix that are no settings: a folder of wheels for the set-up, and the settings file itself."""
+
+_MAX_CORE = 4095
+
+DEFAULT_SYSTEM_PROMPT = "You are a helpful assistant. Answer briefly, in the language of the question."
+
+
+def _row(
+    default: object,
+    help_text: str,
+    *,
+    unit: str = "",
+    live: bool = False,
+    ge: float | None = None,
+    le: float | None = None,
+    max_length: int | None = None,
+) -> Any:
+    """One row of the table."""
+    extra: JsonDict = {"applies": "live" if live else "restart", "unit": unit}
+    return Field(default=default, description=help_text, json_schema_extra=extra, ge=ge, le=le, max_length=max_length)
+
+
+Share = Annotated[float, Field(gt=0, le=1)]
+
+
+class Settings(BaseModel):
+    """Every setting with its default. Frozen: a change makes a new one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+    host: str = _row(
+        "0.0.0.0",  # noqa: S104 -- colleagues on the LAN are to reach it
+        "Address to listen on; 127.0.0.1 keeps colleagues out.",
+    )
+    port: int = _row(7860, "Port to listen on.", ge=1, le=65535)
+    data_dir: str = _row("", "Folder for models, logs and the settings file; empty: the platform's own.")
+    model: str = _row("", "GGUF file that answers; empty: the largest in the models folder, else the starter model.")
+    backend: Literal["llama", "echo"] = _row("llama", "llama, or echo: repeats the question, for tests.")
+    open_browser: bool = _row(True, "Open the page on this PC once it is ready.")
+    language: Literal["auto", "zh", "en"] = _row("auto", "Language of the page; auto: the browser's.", live=True)
+    system_prompt: str = _row(
+        DEFAULT_SYSTEM_PROMPT, "What the model is told before every conversation.", live=True, max_length=4000
+    )
+    max_batch_size: int = _row(16, "Answers written at the same time.", ge=1, le=64)
+    max_context_tokens: int = _row(
+        1024, "Room of one conversation, question and answer together.", unit="tokens", ge=128, le=32768
+    )
+    max_answer_tokens: int = _row(
+        256, "Longest answer; as much of the context is kept free for it.", unit="tokens", ge=1, le=16384
+    )
+    max_input_chars: int = _row(512, "Longest message.", unit="characters", live=True, ge=1, le=100_000)
+    queue_size: int = _row(20, "Questions that may wait beside those in hand.", unit="questions", ge=0, le=1000)
+    look_ahead: int | None = _row(
+        None, "Waiting questions handed to the engine to put in order; not set: max_batch_size again.", ge=0, le=256
+    )
+    max_wait_ms: float = _row(
+        0, "How long an idle engine waits for more questions before it starts.", unit="ms", ge=0, le=1000
+    )
+    min_batch_size: int = _row(1, "As many questions end that wait.", unit="questions", ge=1, le=64)
+    disconnect_grace_s: float = _row(
+        10, "How long an answer without a reader goes on.", unit="s", live=True, ge=0, le=3600
+    )
+    disconnect_grace_busy_s: float = _row(2, "The same while others wait.", unit="s", live=True, ge=0, le=3600)
+    session_ttl_s: float = _row(
+        1800, "How long an unused conversation is kept on the server.", unit="s", live=True, ge=10, le=604_800
+    )
+    max_answers_per_person: int = _row(
+        2, "Answers one browser may have in hand; each takes one of its six connections.", live=True, ge=1, le=5
+    )
+    max_itl_ms: float = _row(
+        500, "Longest pause in a running answer that other people's questions may cause.", unit="ms", ge=50, le=10_000
+    )
+    priority_session_timeout_s: float = _row(
+        30, "How long after an answer its person counts as in mid-conversation.", unit="s", ge=0, le=3600
+    )
+    starvation_limit_ms: float = _row(
+        150, "Whoever waits longer comes first; never less than a few steps.", unit="ms", ge=0, le=600_000
+    )
+    reuse_kv: bool = _row(True, "Keep what is computed of a conversation for its next question.")
+    parked_ram_mb: int = _row(192, "Memory for that.", unit="MB", ge=0, le=65_536)
+    parked_disk_mb: int = _row(2048, "Disk space for that, beyond the memory; 0: none.", unit="MB", ge=0, le=1_048_576)
+    engine_cores: str = _row("", "Processor numbers for the engine, like 0,2-3; empty: all.", max_length=200)
+    engine_priority: Literal["low", "normal", "high", "realtime"] = _row(
+        "normal", "Priority of the engine; realtime needs engine_cores that leave one core to others."
+    )
+    yield_to_others: bool = _row(True, "The engine steps back while other programs on this PC are busy.")
+    mlock: bool = _row(False, "Keep the model in memory, never swapped out.")
+    n_threads: int = _row(0, "Threads of the engine; 0: the physical cores of this PC.", ge=0, le=256)
+    temperature: float | None = _row(None, "0: always the likeliest word; not set: the model's own.", ge=0, le=5)
+    top_p: Share | None = _row(None, "Share of the likely words to draw from; not set: the model's own.")
+    top_k: int | None = _row(None, "Likely words to draw from; 0: all; not set: the model's own.", ge=0, le=1000)
+    repetition_penalty: float | None = _row(
+        None, "Over 1 makes repeating less likely; not set: the model's own.", ge=0.5, le=2
+    )
+
+    @property
+    def n_look_ahead(self) -> int:
+        """Questions handed to the engine beyond its slots."""
+        return self.max_batch_size if self.look_ahead is None else self.look_ahead
+
+    @property
+    def n_engine_places(self) -> int:
+        """Questions that may be at the engine at once; the limit of Gradio's chat group."""
+        return self.max_batch_size + self.n_look_ahead
+
+    @property
+    def n_places(self) -> int:
+        """Everybody who may be in hand or waiting, page and API together."""
+        return self.n_engine_places + self.queue_size
+
+    @property
+    def max_input_tokens(self) -> int:
+        """Longest message in tokens: as many as characters, but a quarter of the prompt stays for the rest."""
+        return min(self.max_input_chars, (self.max_context_tokens - self.max_answer_tokens) * 3 // 4)
+
+    def engine_config(self, model_path: Path | None, parked_dir: Path | None = None) -> EngineConfig:
+        """What the engine child is told. `parked_dir`: where it may keep conversations that outlive it."""
+        return EngineConfig(
+            model_path=model_path,
+            backend=self.backend,
+            n_slots=self.max_batch_size,
+            n_ctx_seq=self.max_context_tokens,
+            max_answer_tokens=self.max_answer_tokens,
+            max_input_tokens=self.max_input_tokens,
+            max_itl_ms=self.max_itl_ms,
+            starvation_limit_ms=self.starvation_limit_ms,
+            priority_session_timeout_s=self.priority_session_timeout_s,
+            reuse=self.reuse_kv,
+            parked_ram_mb=self.parked_ram_mb,
+            parked_disk_mb=self.parked_disk_mb,
+            parked_ttl_s=self.session_ttl_s,
+            parked_dir=parked_dir,
+            cores=parse_cores(self.engine_cores) or (),
+            priority=self.engine_priority,
+            yields=self.yield_to_others,
+            mlock=self.mlock,
+            n_threads=self.n_threads,
+            max_wait_ms=self.max_wait_ms,
+            min_batch_size=self.min_batch_size,
+            sampling=SamplingParams(
+                temperature=self.temperature,
+                top_p=self.top_p,
+                top_k=self.top_k,
+                repetition_penalty=self.repetition_penalty,
+            ),
+        )
+
+
+def parse_cores(text: str) -> tuple[int, ...] | None:
+    """Processor numbers of a list like "0,2-3"; None where it is none."""
+    cores: set[int] = set()
+    for part in filter(None, text.replace(" ", "").split(",")):
+        first, _, last = part.partition("-")
+        if not first.isdecimal() or not (last or first).isdecimal() or int(last or first) > _MAX_CORE:
+            return None
+        cores.update(range(int(first), int(last or first) + 1))
+    return tuple(sorted(cores))
+
+
+def load_settings(env: Mapping[str, str], flags: Mapping[str, Any], config: Path | None = None) -> Settings:
+    """Read file, environment and flags (values of flags that were not given are left out by the caller).
+
+    Args:
+        env: the process environment.
+        flags: setting name to value as typed.
+        config: the TOML file to read; it must exist. None: office-chat.toml in the data directory, if there is one.
+    Raises:
+        SettingsError: with the key, the value, its source and what would be right.
+    """
+    from_env = _environment(env)
+    data_dir = Path(flags.get("data_dir") or from_env.get("data_dir") or default_data_dir(env)).expanduser()
+    config = config or (Path(env["OFFICE_CHAT_CONFIG"]) if env.get("OFFICE_CHAT_CONFIG") else None)
+    path = config or data_dir / CONFIG_NAME
+    origins: dict[str, str] = {}
+    merged: dict[str, Any] = {}
+    for source, values in (
+        (path.name, _file(path, required=config is not None)),
+        ("the environment", from_env),
+        ("the command line", flags),
+    ):
+        checked = _check(values, source, strict=source == path.name)
+        merged.update(checked)
+        origins.update(dict.fromkeys(checked, source))
+    merged["data_dir"] = str(Path(merged.get("data_dir") or data_dir).expanduser().absolute())
+    settings = Settings(**merged)
+    _cross_check(settings, origins)
+    return settings
+
+
+def _environment(env: Mapping[str, str]) -> dict[str, str]:
+    names = (name for name in env if name.startswith(ENV_PREFIX) and name not in NOT_SETTINGS)
+    return {name.removeprefix(ENV_PREFIX).lower(): env[name] for name in names}
+
+
+def _file(path: Path, *, required: bool) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except (FileNotFoundError, NotADirectoryError):
+        if required:
+            raise SettingsError(f"--config {path}: there is no such file.") from None
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        problem = f"cannot be read ({type(error).__name__}); it must be a UTF-8 text file"
+        raise SettingsError(f"{path}: {problem}.") from error
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{path}: is not valid TOML: {error}.") from error
+
+
+def _check(values: Mapping[str, Any], source: str, *, strict: bool) -> dict[str, Any]:
+    """The values as their types; text from flags and environment is converted, a file must have the types right."""
+    for key in values:
+        if key not in Settings.model_fields:
+            near = difflib.get_close_matches(key, Settings.model_fields, n=1, cutoff=0.5)
+            hint = f" Did you mean {near[0]}?" if near else " docs/settings.md lists them all."
+            raise SettingsError(f"{_spell(key, source)} in {source}: there is no such setting.{hint}")
+    try:
+        checked = Settings.model_validate(dict(values), strict=strict)
+    except ValidationError as error:
+        key = str(error.errors()[0]["loc"][0])
+        shown = json.dumps(values[key], ensure_ascii=False, default=str)
+        raise SettingsError(f"{_spell(key, source)} = {shown} in {source}: expected {expected(key)}") from None
+    return {key: getattr(checked, key) for key in checked.model_fields_set}
+
+
+def _spell(key: str, source: str) -> str:
+    """The key as it is written in that source."""
+    if source == "the environment":
+        return ENV_PREFIX + key.upper()
+    return "--" + key.replace("_", "-") if source == "the command line" else key
+
+
+def expected(key: str) -> str:
+    """What a value of this setting has to be, in words."""
+    row = Settings.model_fields[key]
+    kinds = str(row.annotation)
+    if "Literal" in kinds:
+        return "one of " + ", ".join(str(choice) for choice in _choices(row))
+    if row.annotation is bool:
+        return "true or false"
+    if row.annotation is str:
+        longest = _bound(row, "max_length")
+        return f"text of up to {longest} characters" if longest else "text"
+    low, high = _bound(row, "ge"), _bound(row, "le")
+    noun = "a number" if "float" in kinds else "a whole number"
+    unit = str(_extra(row)["unit"])
+    if key == "top_p":
+        return f"{noun} above 0, up to 1"
+    return f"{noun}{' of ' + unit if unit else ''} from {low:g} to {high:g}"
+
+
+def _choices(row: FieldInfo) -> tuple[object, ...]:
+    choices: tuple[object, ...] = getattr(row.annotation, "__args__", ())
+    return choices
+
+
+def _bound(row: FieldInfo, name: str) -> float:
+    return next((getattr(part, name) for part in row.metadata if getattr(part, name, None) is not None), 0)
+
+
+def _extra(row: FieldInfo) -> dict[str, Any]:
+    return dict(row.json_schema_extra) if isinstance(row.json_schema_extra, dict) else {}
+
+
+def _cross_check(settings: Settings, origins: Mapping[str, str]) -> None:
+    """Rules between two settings. Each names both keys, both values and what would be right."""
+    half = settings.max_context_tokens // 2
+    if settings.max_answer_tokens > half:
+        right = f"at most {half}, half of max_context_tokens = {settings.max_context_tokens}"
+        raise _conflict("max_answer_tokens", settings, origins, right)
+    cores = parse_cores(settings.engine_cores)
+    n_cores = os.cpu_count() or 1
+    if cores is None or any(core >= n_cores for core in cores):
+        right = f"processor numbers from 0 to {n_cores - 1}, like 0,2-3"
+        raise _conflict("engine_cores", settings, origins, right)
+    if settings.engine_priority == "realtime" and not 0 < len(cores) < n_cores:
+        right = "another one, or engine_cores that leave at least one core to other programs"
+        raise _conflict("engine_priority", settings, origins, right)
+    if settings.min_batch_size > settings.max_batch_size:
+        right = f"at most max_batch_size = {settings.max_batch_size}"
+        raise _conflict("min_batch_size", settings, origins, right)
+    if settings.disconnect_grace_busy_s > settings.disconnect_grace_s:
+        right = f"at most disconnect_grace_s = {settings.disconnect_grace_s:g}"
+        raise _conflict("disconnect_grace_busy_s", settings, origins, right)
+
+
+def _conflict(key: str, settings: Settings, origins: Mapping[str, str], right: str) -> SettingsError:
+    source = origins.get(key, "the defaults")
+    return SettingsError(f"{_spell(key, source)} = {getattr(settings, key)} in {source}: expected {right}")

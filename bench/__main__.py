@@ -1,0 +1,70 @@
+"""`python -m bench NAME`: one sub-command a measurement, each a module of this package."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from bench import (
+    courtesy,
+    cpu,
+    gaps,
+    growth,
+    idle,
+    memory,
+    order,
+    page,
+    report,
+    reuse,
+    shape,
+    spin,
+    start,
+    streams,
+    window,
+)
+from bench.command import Measurement, add_common_arguments, measure
+
+MEASUREMENTS: Final[tuple[Measurement, ...]] = (
+    streams,
+    page,
+    start,
+    memory,
+    growth,
+    idle,
+    window,
+    reuse,
+    order,
+    gaps,
+    cpu,
+    courtesy,
+    spin,
+)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one sub-command."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Measures the office chat appliance.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="NAME")
+    for measurement in MEASUREMENTS:
+        one = commands.add_parser(measurement.NAME, help=measurement.HELP, description=measurement.HELP)
+        add_common_arguments(one)
+        measurement.add_arguments(one)
+    for tool in (shape, report):
+        tool.add_arguments(commands.add_parser(tool.NAME, help=tool.HELP, description=tool.HELP))
+    options = parser.parse_args(arguments)
+    for measurement in MEASUREMENTS:
+        if options.command == measurement.NAME:
+            measure(measurement, options, f"python -m bench {shlex.join(arguments)}")
+    if options.command == shape.NAME:
+        for kind in options.types:
+            print(shape.shape_file(kind, options.cache))
+    elif options.command == report.NAME:
+        report.write(options.results, options.target)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

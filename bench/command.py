@@ -1,0 +1,102 @@
+"""What every measurement has in common: its options, and what becomes of what it found."""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from appliance.engine.cpu import physical_cores
+from appliance.models import starter_model
+from bench.results import RESULTS, Findings, Result, describe_machine, load_average, now
+from bench.shape import TYPES, default_cache, shape_file
+from bench.table import for_terminal
+
+QUIET_LOAD = 0.7
+STARTER = "starter"
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What a measurement is given."""
+
+    model: Path
+    seed: int
+    n_repeats: int
+    n_threads: int
+    options: argparse.Namespace
+    """The measurement's own."""
+
+
+class Measurement(Protocol):
+    """A module of this package that measures something."""
+
+    NAME: str
+    HELP: str
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Its own options, and its defaults for the common ones."""
+
+    def run(self, bench: Bench) -> Findings:
+        """Measure."""
+
+
+def add_common_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options every measurement has."""
+    parser.add_argument(
+        "--model",
+        default="q4_0",
+        help=f"{', '.join(TYPES)}: the Qwen shape; {STARTER}; or a GGUF file (default: %(default)s)",
+    )
+    parser.add_argument("--cache", type=Path, default=default_cache(), help="folder for the files of the Qwen shape")
+    parser.add_argument("--repeats", type=int, default=3, help="interleaved repeats (default: %(default)s)")
+    parser.add_argument("--seed", type=int, help="of the questions; fresh ones without it")
+    parser.add_argument("--threads", type=int, default=0, help="of the engine; 0: the physical cores")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder for the JSON file")
+
+
+def measure(measurement: Measurement, options: argparse.Namespace, command: str) -> Result:
+    """Run it, keep and show what it found."""
+    began, load_before = now(), load_average()
+    if load_before > QUIET_LOAD:
+        print(f"The load average is {load_before:.2f}: something else is at work here, read no figure of this run.")
+    bench = Bench(
+        model=_model(options.model, options.cache),
+        seed=secrets.randbelow(2**31) if options.seed is None else options.seed,
+        n_repeats=options.repeats,
+        n_threads=options.threads or physical_cores(),
+        options=options,
+    )
+    findings = measurement.run(bench)
+    result = Result(
+        name="-".join(filter(None, [measurement.NAME, findings.part, bench.model.stem])),
+        title=measurement.HELP,
+        command=command,
+        began=began,
+        model=bench.model.name,
+        seed=bench.seed,
+        n_repeats=bench.n_repeats,
+        load_before=load_before,
+        machine=describe_machine(),
+        rows=findings.rows,
+        notes=findings.notes,
+    )
+    path = result.write(options.results)
+    print(f"\n{result.title} [{bench.model.name}, {bench.n_repeats} repeats, seed {bench.seed}]\n")
+    print(for_terminal(result.rows))
+    print("".join(f"\n{note}" for note in result.notes))
+    print(f"\nMedian (lowest-highest). Kept in {path.name}; again: {command}")
+    return result
+
+
+def _model(named: str, cache: Path) -> Path:
+    if named == STARTER:
+        return starter_model()
+    if named in TYPES:
+        return shape_file(named, cache)
+    path = Path(named).expanduser()
+    if not path.is_file():
+        raise SystemExit(f"--model {named}: neither one of {', '.join((*TYPES, STARTER))} nor a file")
+    return path.absolute()

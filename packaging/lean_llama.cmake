@@ -1,0 +1,4 @@
+# Included by CMake when llama.cpp's own project begins (CMAKE_PROJECT_llama.cpp_INCLUDE). llama-cpp-python forces
+# LLAMA_BUILD_COMMON on in the cache; a normal variable of the same name wins over the cache. Without "common",
+# none of what hangs on it is compiled either.
+set(LLAMA_BUILD_COMMON OFF)

@@ -1,0 +1,142 @@
+"""The llama-cpp-python wheel: which ready one may be used, and how a lean one is compiled.
+
+A wheel compiled here uses this CPU's own instructions, so it is kept in a folder named after version, flags and CPU. A
+wheel lying directly in the wheels folder was put there by the owner and is used if its version and platform fit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from console import SetupError, duration, run_logged, say
+from environment import pip_command
+
+DEFINES = ("LLAVA_BUILD=OFF",)  # the multimodal part; the rest of what we never use goes in lean_llama.cmake
+FLAG_VARIABLES = ("CMAKE_ARGS", "SKBUILD_CMAKE_DEFINE", "CC", "CXX", "CFLAGS", "CXXFLAGS", "LDFLAGS")
+# What a compiler may turn into instructions on its own. The other flags of /proc/cpuinfo come and go with kernels.
+X86_INSTRUCTIONS = re.compile(
+    r"(sse|ssse|avx|fma|f16c|bmi|amx|popcnt|aes|vaes|pclmul|vpclmul|sha|gfni|adx|movbe|abm|lzcnt|pni|xop|tbm|3dnow)"
+)
+NINJA_STEP = re.compile(r"^\s*\[(\d+)/(\d+)\]", re.MULTILINE)
+
+
+def cpu_features(cpuinfo: str) -> tuple[str, ...]:
+    """The instruction sets of the first CPU in the text of /proc/cpuinfo (`flags` on x86, `Features` on ARM)."""
+    found = re.search(r"^(flags|Features)\s*:(.*)$", cpuinfo, re.MULTILINE)
+    if found is None:
+        return ()
+    names = found[2].split()
+    return tuple(sorted(name for name in names if found[1] == "Features" or X86_INSTRUCTIONS.match(name)))
+
+
+def build_key(version: str, lean: str, machine: str, features: Iterable[str], environ: Mapping[str, str]) -> str:
+    """A folder name that differs whenever a wheel compiled for one case could be wrong for the other."""
+    flags = {name: environ[name] for name in FLAG_VARIABLES if environ.get(name)}
+    settings = "\n".join(line for line in lean.splitlines() if not line.startswith("#"))
+    facts = json.dumps([version, DEFINES, settings, machine, list(features), flags], sort_keys=True)
+    return f"{version}-{machine}-{hashlib.sha256(facts.encode()).hexdigest()[:12]}"
+
+
+def this_build_key(version: str, lean_file: Path) -> str:
+    """`build_key` for the machine and environment we run in."""
+    cpuinfo = Path("/proc/cpuinfo")
+    features = cpu_features(cpuinfo.read_text() if cpuinfo.exists() else "")
+    return build_key(version, lean_file.read_text(), platform.machine(), features, os.environ)
+
+
+def dropped_wheel(folders: Iterable[Path], version: str, machine: str) -> Path | None:
+    """The newest fitting wheel lying directly in one of `folders`, the first folder that has one."""
+    for folder in folders:
+        fitting = [
+            path
+            for path in folder.glob(f"llama_cpp_python-{version}-*.whl")
+            if re.fullmatch(rf"(py3-none|cp311-cp311)-[a-z0-9_.]*linux[a-z0-9_.]*_{machine}", _tags(path))
+        ]
+        if fitting:
+            return max(fitting, key=_modified_s)
+    return None
+
+
+def _tags(wheel: Path) -> str:
+    """`py3-none-linux_x86_64` of `name-version-py3-none-linux_x86_64.whl`."""
+    return "-".join(wheel.stem.split("-")[-3:])
+
+
+def _modified_s(path: Path) -> float:
+    return path.stat().st_mtime
+
+
+def kept_wheel(folders: Iterable[Path], key: str) -> Path | None:
+    """The wheel an earlier set-up compiled under the same key."""
+    return next((path for folder in folders for path in sorted((folder / key).glob("*.whl"))), None)
+
+
+def identity(wheel: Path) -> str:
+    """Changes when another file takes the wheel's place; reads no content, because every start asks."""
+    facts = wheel.stat()
+    return f"{wheel.name} {facts.st_size} {facts.st_mtime_ns}"
+
+
+def ninja_progress(log: str) -> str:
+    """`41/83` from the last step that ninja has reported, or nothing yet."""
+    steps = NINJA_STEP.findall(log)
+    return "/".join(steps[-1]) if steps else ""
+
+
+def compile_wheel(packaging: Path, keep_in: Path, logs: Path) -> Path:
+    """Compile llama-cpp-python without what we never use and keep the wheel in `keep_in`.
+
+    CMake, ninja and the build back end come pinned into a throw-away environment, whatever the machine has. pip's own
+    cache of wheels is not used: it knows nothing of compile flags.
+    """
+    cores = os.cpu_count() or 1
+    say(f"Compiling llama.cpp for this CPU, once: about 3 minutes on two free cores (this PC has {cores} cores).")
+    with tempfile.TemporaryDirectory(prefix="office-chat-build-") as scratch_name:
+        scratch = Path(scratch_name)
+        tools = scratch / "tools"
+        make_tools = [sys.executable, "-E", "-s", "-m", "venv", str(tools)]
+        run_logged(make_tools, log=logs / "build-venv.log", label="making a place for the build tools")
+        in_tools = pip_command(tools / "bin" / "python")
+        hashed = ["--require-hashes", "--only-binary=:all:", "-r", str(packaging / "build.lock")]
+        run_logged([*in_tools, "install", *hashed], log=logs / "build-tools.log", label="fetching cmake and ninja")
+        defines = [*DEFINES, f"CMAKE_PROJECT_llama.cpp_INCLUDE={packaging / 'lean_llama.cmake'}"]
+        owners = os.environ.get("SKBUILD_CMAKE_DEFINE")
+        env = {
+            **os.environ,
+            "PATH": f"{tools / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+            "SKBUILD_CMAKE_DEFINE": ";".join([*defines, *([owners] if owners else [])]),
+        }
+        wheel = ["wheel", "-v", "--no-deps", "--no-build-isolation", "--no-cache-dir", "--no-binary=llama-cpp-python"]
+        source = ["--require-hashes", "-r", str(packaging / "llama.lock")]
+        took_s = run_logged(
+            [*in_tools, *wheel, *source, "-w", str(scratch / "out")],
+            log=logs / "llama-cpp-build.log",
+            label="compiling llama.cpp",
+            progress=ninja_progress,
+            env=env,
+        )
+        built = next((scratch / "out").glob("llama_cpp_python-*.whl"))
+        keep_in.mkdir(parents=True, exist_ok=True)
+        unfinished = keep_in / f"{built.name}.part"
+        shutil.copyfile(built, unfinished)
+        say(f"  llama.cpp compiled in {duration(took_s)}, kept in {keep_in}")
+        return unfinished.rename(keep_in / built.name)
+
+
+def check_runs(python: Path, wheel: Path) -> None:
+    """Load the installed library in a process of its own: one of another CPU's instructions dies there, not later."""
+    code = "import llama_cpp; llama_cpp.llama_backend_init()"
+    done = subprocess.run([str(python), "-I", "-c", code], capture_output=True, text=True, check=False)
+    if done.returncode:
+        reason = "it ends with signal " + str(-done.returncode) if done.returncode < 0 else done.stderr.strip()[-300:]
+        raise SetupError(f"{wheel} does not run on this PC ({reason}). Delete it and run again to have one compiled.")

@@ -1,0 +1,231 @@
+"""Waiting, busy, Stop, reload, leaving: what happens when many people want one engine."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.browser.driver import Visit
+from tests.system.program import Program
+
+LONG = "This takes five seconds to write. " * 7
+"""238 characters; the echo engine writes one every 20 ms."""
+
+
+@pytest.mark.parametrize(
+    ("locale", "sentence"),
+    [
+        ("zh-CN", "现在人多，位置已满，请稍后再试。"),
+        ("en-US", "Busy right now: every place is taken. Please try again shortly."),
+    ],
+)
+def test_busy_says_so_at_once_and_keeps_the_text(narrow_app: Program, visit: Visit, locale: str, sentence: str) -> None:
+    inside = [visit(narrow_app) for _ in range(3)]
+    late = visit(narrow_app, locale=locale)
+    for chat in inside:
+        chat.send(LONG)
+    inside[0].wait_for("writing")
+    for chat in inside[1:]:
+        chat.page.wait_for_selector("html[data-in-line=yes]")
+    late.send("let me in")
+    late.page.wait_for_selector("#box div.validation-error", timeout=1000)
+    assert late.refusal() == sentence
+    assert late.box.input_value() == "let me in"
+    assert late.questions() == []
+    assert late.is_visible("send")
+    # The program is not full for what is no question.
+    late.click("language")
+    late.page.wait_for_selector(f"#language:has-text('{'中文' if locale == 'zh-CN' else 'English'}')")
+    visitor = visit(narrow_app)
+    assert visitor.is_visible("send")
+    for chat in inside:
+        chat.click("stop")
+        chat.wait_for("idle")
+    late.box.press("Enter")
+    late.wait_for("writing", timeout_s=5)
+    assert late.page.locator("#box div.validation-error:visible").count() == 0
+    late.wait_for("idle")
+    assert late.questions() == ["let me in"]
+
+
+def test_those_who_wait_see_their_place(narrow_app: Program, visit: Visit) -> None:
+    first, second, third = (visit(narrow_app) for _ in range(3))
+    first.send(LONG)
+    first.wait_for("writing")
+    second.send("second")
+    second.page.wait_for_selector("#place:has-text('You are number 1 in line')")
+    third.send("third")
+    third.page.wait_for_selector("#place:has-text('You are number 2 in line')")
+    assert third.box.input_value() == "third"
+    assert third.js("document.querySelector('#box textarea').readOnly") is True
+    first.click("stop")
+    third.wait_until(
+        "document.querySelector('#place').textContent.includes('number 1') ||"
+        " document.documentElement.dataset.chat !== 'waiting'"
+    )
+    for chat in (second, third):
+        chat.wait_for("idle")
+    assert (second.answers(), third.answers()) == (["second"], ["third"])
+    assert third.box.input_value() == ""
+
+
+def test_stop_while_waiting_gives_the_place_and_the_text_back(narrow_app: Program, visit: Visit) -> None:
+    first, second, third = (visit(narrow_app) for _ in range(3))
+    first.send(LONG)
+    first.wait_for("writing")
+    second.send("second")
+    second.page.wait_for_selector("html[data-in-line=yes]")
+    third.send("third")
+    third.page.wait_for_selector("#place:has-text('number 2')")
+    second.click("stop")
+    second.wait_for("idle", timeout_s=2)
+    assert second.box.input_value() == "second"
+    assert second.questions() == []
+    third.page.wait_for_selector("#place:has-text('number 1')", timeout=3000)
+    first.click("stop")
+    first.wait_for("idle")
+    third.wait_for("writing")
+    third.wait_for("idle")
+    second.box.press("Enter")
+    second.wait_for("writing")
+    second.wait_for("idle")
+    assert second.answers() == ["second"]
+
+
+def test_stop_while_writing_keeps_what_was_written(app: Program, visit: Visit) -> None:
+    chat = visit(app)
+    chat.send(LONG)
+    chat.wait_writing_text()
+    began = time.monotonic()
+    chat.click("stop")
+    chat.wait_for("idle", timeout_s=2)
+    assert time.monotonic() - began < 1.5
+    chat.page.wait_for_selector("#conversation .bot-row:has-text('Stopped.')")
+    written = chat.answers()[0].split("\n")[0]
+    assert written
+    assert LONG.startswith(written)
+    assert chat.live() == ""
+    assert chat.ask("and now?") == "and now?"
+    assert len(chat.questions()) == 2
+
+
+def test_one_persons_stop_leaves_anothers_answer_alone(app: Program, visit: Visit) -> None:
+    one, other = visit(app), visit(app)
+    text = "An answer that goes on for some time, whatever the neighbour does."
+    other.send(text)
+    one.send(LONG)
+    one.wait_writing_text()
+    one.click("stop")
+    one.wait_for("idle", timeout_s=2)
+    assert other.state() == "writing"
+    other.wait_for("idle")
+    assert other.answers() == [text]
+
+
+def test_a_reload_in_the_middle_of_an_answer_comes_back_to_it(app: Program, visit: Visit) -> None:
+    chat = visit(app)
+    text = LONG[:120].strip()
+    chat.send(text)
+    chat.wait_writing_text()
+    chat.page.reload()
+    chat.ready()
+    chat.wait_for("writing", timeout_s=2)
+    early = chat.live()
+    assert chat.questions() == [text]
+    assert chat.is_visible("stop")
+    chat.page.wait_for_timeout(500)
+    assert len(chat.live()) > len(early)
+    chat.wait_for("idle")
+    chat.page.wait_for_selector("#conversation .bot-row")
+    assert (chat.questions(), chat.answers()) == ([text], [text])
+
+
+def test_stop_works_after_a_reload(app: Program, visit: Visit) -> None:
+    chat = visit(app)
+    chat.send(LONG)
+    chat.wait_writing_text()
+    chat.page.reload()
+    chat.ready()
+    chat.wait_for("writing", timeout_s=2)
+    chat.click("stop")
+    chat.wait_for("idle", timeout_s=2)
+    chat.page.wait_for_selector("#conversation .bot-row:has-text('Stopped.')")
+
+
+def test_a_closed_tab_frees_its_place_within_the_grace(narrow_app: Program, visit: Visit) -> None:
+    leaver, stayer = visit(narrow_app), visit(narrow_app)
+    leaver.send(LONG)
+    leaver.wait_writing_text()
+    stayer.send("my turn")
+    stayer.page.wait_for_selector("html[data-in-line=yes]")
+    leaver.page.close()
+    began = time.monotonic()
+    stayer.wait_for("writing", timeout_s=4)
+    assert time.monotonic() - began < 2.5
+    stayer.wait_for("idle")
+
+
+def test_a_tab_closed_while_waiting_leaves_the_line(narrow_app: Program, visit: Visit) -> None:
+    first, leaver, last = (visit(narrow_app) for _ in range(3))
+    first.send(LONG)
+    first.wait_for("writing")
+    leaver.send("never mind")
+    leaver.page.wait_for_selector("html[data-in-line=yes]")
+    last.send("me")
+    last.page.wait_for_selector("#place:has-text('number 2')")
+    leaver.page.close()
+    last.page.wait_for_selector("#place:has-text('number 1')", timeout=3000)
+    first.click("stop")
+    last.wait_for("writing")
+    last.wait_for("idle")
+
+
+def test_new_chat_while_writing_stops_the_answer(app: Program, visit: Visit) -> None:
+    chat = visit(app)
+    chat.send(LONG)
+    chat.wait_writing_text()
+    chat.click("new_chat")
+    chat.wait_for("idle", timeout_s=2)
+    chat.page.wait_for_selector("html[data-empty=yes]")
+    chat.page.wait_for_timeout(500)
+    assert chat.questions() == []
+    assert chat.ask("fresh") == "fresh"
+
+
+def test_seven_tabs_of_one_browser_are_usable(app: Program, visit: Visit) -> None:
+    first = visit(app)
+    tabs = [first, *(first.new_tab() for _ in range(6))]
+    for tab in tabs[1:]:
+        began = time.monotonic()
+        tab.open()
+        assert time.monotonic() - began < 5
+    for number, tab in enumerate(tabs):
+        assert tab.ask(f"tab {number}") == f"tab {number}"
+
+
+def test_a_third_answer_at_once_of_one_browser_is_refused_in_words(app: Program, visit: Visit) -> None:
+    first = visit(app)
+    tabs = [first, *(first.new_tab().open() for _ in range(2))]
+    for tab in tabs[:2]:
+        tab.send(LONG)
+        tab.wait_for("writing")
+    tabs[2].send("and me")
+    tabs[2].page.wait_for_selector("#box div.validation-error")
+    assert "Another answer of yours is still being written" in tabs[2].refusal()
+    assert tabs[2].box.input_value() == "and me"
+    for tab in tabs[:2]:
+        tab.click("stop")
+        tab.wait_for("idle")
+
+
+def test_four_people_are_answered_side_by_side(app: Program, visit: Visit) -> None:
+    people = [visit(app) for _ in range(4)]
+    for chat in people:
+        chat.send(LONG)
+    for chat in people:
+        chat.wait_writing_text()
+    assert [chat.state() for chat in people] == ["writing"] * 4
+    for chat in people:
+        chat.click("stop")
+        chat.wait_for("idle")

@@ -1,0 +1,293 @@
+"""Asking, reading, and what is to be seen of a conversation."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+
+import pytest
+
+from tests.browser.driver import Chat, Visit
+from tests.system.program import Program
+
+COLLECT_TEXTS = """() => {
+  window.texts = [];
+  const note = () => window.texts.push(document.querySelector("#talk").innerText);
+  const everything = {childList: true, subtree: true, characterData: true};
+  new MutationObserver(note).observe(document.querySelector("#talk"), everything);
+}"""
+
+
+def test_an_answer_is_read_while_it_is_written(app: Program, visit: Visit) -> None:
+    chat = visit(app)
+    chat.js(COLLECT_TEXTS)
+    text = "one two three four five six seven eight nine ten eleven twelve"
+    assert chat.ask(text) == text
+    seen = {t.removeprefix(text).strip() for t in chat.js("window.texts")}
+    partial = {t for t in seen if t and t != text and text.startswith(t)}
+    assert len(partial) >= 4
+
+
+def test_the_question_stands_there_at_once_and_the_box_is_empty(app: Program, visit: Visit) -> None:
+    chat = visit(app)
+    chat.send("a question that takes a while to be repeated by the engine")
+    chat.page.wait_for_selector("pre.said", timeout=1500)
+    assert chat.questions() == ["a question that takes a while to be repeated by the engine"]
+    assert chat.box.input_value() == ""
+    assert chat.is_visible("stop")
+    assert not chat.is_visible("send")
+
+
+def test_a_conversation_has_turns(app: Program, visit: Visit) -> None:
+    chat = visit(app)
+    chat.ask("first")
+    chat.ask("second")
+    assert chat.questions() == ["first", "second"]
+    assert chat.answers() == ["first", "second"]
+    assert chat.live() == ""
+
+
+def test_a_reload_brings_the_conversation_back(app: Program, visit: Visit) -> None:
+    chat = visit(app)
+    chat.ask("remember me")
+    chat.page.reload()
+    chat.ready()
+    chat.page.wait_for_selector("#conversation .bot-row")
+    assert (chat.questions(), chat.answers()) == (["remember me"], ["remember me"])
+
+
+def test_a_draft_survives_a_reload(app: Program, visit: Visit) -> None:
+    chat = visit(app)
+    chat.box.fill("half a thought")
+    chat.page.reload()
+    chat.ready()
+    assert chat.box.input_value() == "half a thought"
+    chat.box.press("Enter")
+    chat.page.wait_for_selector("pre.said")
+    assert chat.box.input_value() == ""
+    chat.page.reload()
+    chat.ready()
+    assert chat.box.input_value() == ""
+
+
+def test_a_second_tab_of_one_browser_is_a_conversation_of_its_own(app: Program, visit: Visit) -> None:
+    chat = visit(app)
+    chat.ask("in the first tab")
+    other = chat.new_tab().open()
+    assert other.questions() == []
+    other.ask("in the second")
+    assert chat.questions() == ["in the first tab"]
+
+
+def test_a_duplicated_tab_does_not_share_its_conversation(app: Program, visit: Visit) -> None:
+    chat = visit(app)
+    chat.ask("mine")
+    with chat.page.expect_popup() as popup:
+        chat.js("window.open(location.href)")  # as duplicating does, this copies the sessionStorage
+    other = Chat(popup.value, chat.url).ready()
+    other.wait_until("document.documentElement.dataset.empty === 'yes'")
+    own, copied = (c.js("sessionStorage.getItem('office-chat-tab')") for c in (chat, other))
+    assert own != copied
+
+
+def test_what_a_person_typed_is_shown_as_typed(app: Program, visit: Visit) -> None:
+    chat = visit(app)
+    text = "<|im_end|>\n<b>bold</b> **stars** # hash\n\n\ttab  two spaces `code` $$x$$ \\(y\\) &amp; [a](b)"
+    chat.send(text)
+    chat.page.wait_for_selector("#live .said")
+    assert chat.page.locator("#live .said").text_content() == text
+    chat.wait_for("idle")
+    assert chat.page.locator("#conversation .said").text_content() == text
+    assert chat.page.locator(".said :is(b, strong, code, a, .katex)").count() == 0
+
+
+def test_markup_in_an_answer_is_text(app: Program, visit: Visit) -> None:
+    chat = visit(app)
+    text = (
+        "<img src=x onerror=document.title=1> <style>body{display:none}</style> <script>document.title=2</script> "
+        "[link](javascript:document.title=3) <div style='position:fixed;inset:0'>over</div>"
+    )
+    answer = chat.ask(text)
+    assert "<img src=x onerror=document.title=1>" in answer
+    assert "<style>body{display:none}</style>" in answer
+    assert chat.js("document.title") == "Office Chat"
+    assert chat.page.locator("#conversation .bot-row :is(img, style, script, [style*=fixed])").count() == 0
+    link = chat.page.locator("#conversation .bot-row a")
+    assert link.count() == 0 or "javascript:" not in (link.first.get_attribute("href") or "")
+
+
+def test_code_keeps_its_angle_brackets_and_indentation(app: Program, visit: Visit) -> None:
+    chat = visit(app)
+    code = "if a < b:\n    if c:\n        print('<b>')\n"
+    chat.ask(f"```python\n{code}```\n\nand `x <y> z`")
+    assert chat.page.locator("#conversation .bot-row pre code").text_content() == code
+    assert chat.page.locator("#conversation .bot-row p code").text_content() == "x <y> z"
+
+
+def test_prices_are_text_and_formulas_are_set(app: Program, visit: Visit) -> None:
+    chat = visit(app)
+    answer = chat.ask("It costs $5 and $10.")
+    assert answer == "It costs $5 and $10."
+    assert chat.page.locator("#conversation .bot-row .katex").count() == 0
+    chat.ask("$$e=mc^2$$ and \\(a+b\\) too")
+    chat.wait_until("document.querySelectorAll('#conversation .bot-row .katex').length === 2")
+    assert chat.page.locator("#conversation .bot-row .katex-display").count() == 1
+
+
+def test_no_broken_character_is_ever_shown(app: Program, visit: Visit) -> None:
+    chat = visit(app)
+    chat.js(COLLECT_TEXTS)
+    text = "汉字龘𠮷 emoji 👩‍👩‍👧‍👦 🇨🇳 ok"
+    assert chat.ask(text) == text
+    texts = chat.js("window.texts")
+    assert len(texts) > 3
+    assert not any("\ufffd" in t for t in texts)
+
+
+def test_nothing_is_asked_of_another_host(app: Program, visit: Visit) -> None:
+    chat = visit(app)
+    chat.ask("![x](http://192.0.2.1/x.png) <img src='http://192.0.2.1/y.png'> ```js\nlet a\n``` $$x$$")
+    chat.page.wait_for_timeout(300)
+    foreign = [url for url in chat.requests if not url.startswith((chat.url, "data:", "blob:"))]
+    assert len(chat.requests) > 10
+    assert foreign == []
+
+
+def test_no_tab_holds_a_connection_of_its_own(app: Program) -> None:
+    with urllib.request.urlopen(f"http://127.0.0.1:{app.port}/config", timeout=5) as response:
+        config = json.load(response)
+    assert config["connect_heartbeat"] is False
+
+
+def test_the_page_says_which_model_answers(app: Program, visit: Visit) -> None:
+    assert "Echo" in visit(app).page.locator("#header").inner_text()
+
+
+def test_it_speaks_the_browsers_language(app: Program, visit: Visit) -> None:
+    chat = visit(app, locale="zh-CN")
+    assert chat.js("[document.documentElement.lang, document.title]") == ["zh-CN", "办公室聊天"]
+    assert chat.box.get_attribute("placeholder") == "输入消息"
+    assert chat.page.locator("#send").text_content().strip() == "发送"
+    assert "由本机的 Echo 回答" in chat.page.locator("#header").inner_text()
+
+
+def test_the_language_switch_lasts(app: Program, visit: Visit) -> None:
+    chat = visit(app)
+    chat.ask("hello")
+    assert chat.js("document.documentElement.lang") == "en"
+    chat.click("language")
+    chat.page.wait_for_selector("#again:has-text('重新回答')")
+    assert chat.js("document.documentElement.lang") == "zh-CN"
+    assert chat.answers() == ["hello"]
+    chat.page.reload()
+    chat.ready()
+    assert chat.page.locator("#new_chat").text_content().strip() == "新对话"
+
+
+def test_browser_translation_keeps_out_of_the_conversation(app: Program, visit: Visit) -> None:
+    chat = visit(app)
+    assert chat.page.locator("#conversation").get_attribute("translate") == "no"
+    assert chat.page.locator("#live").get_attribute("translate") == "no"
+
+
+def test_new_chat_begins_an_empty_conversation(app: Program, visit: Visit) -> None:
+    chat = visit(app)
+    assert not chat.is_visible("new_chat")
+    chat.ask("old")
+    chat.click("new_chat")
+    chat.page.wait_for_selector("html[data-empty=yes]")
+    assert chat.questions() == []
+    assert not chat.is_visible("again")
+    chat.page.reload()
+    chat.ready()
+    assert chat.questions() == []
+    assert chat.ask("new") == "new"
+
+
+def test_forget_me_asks_once_more(app: Program, visit: Visit) -> None:
+    chat = visit(app)
+    chat.ask("a secret")
+    chat.click("forget")
+    chat.page.wait_for_timeout(400)
+    assert chat.questions() == ["a secret"]
+    assert "Click again" in str(chat.js("getComputedStyle(document.querySelector('#forget'), '::after').content"))
+    chat.click("forget")
+    chat.page.wait_for_selector("html[data-empty=yes]")
+    chat.page.reload()
+    chat.ready()
+    assert chat.questions() == []
+
+
+def test_ask_again_replaces_the_last_answer(app: Program, visit: Visit) -> None:
+    chat = visit(app)
+    chat.ask("the first one")
+    text = "once more, with a text that takes some time to write"
+    chat.ask(text)
+    chat.click("again")
+    chat.wait_writing_text()
+    assert chat.questions() == ["the first one", text]
+    chat.wait_for("idle")
+    chat.wait_until("document.querySelectorAll('#conversation .bot-row').length === 2")
+    assert chat.answers() == ["the first one", text]
+
+
+def test_an_answer_at_its_limit_offers_continue(short_app: Program, visit: Visit) -> None:
+    chat = visit(short_app)
+    chat.ask("0123456789abcdefghijklmnopqrst")
+    assert chat.answers() == [
+        "0123456789abcdefghijklmn\n\nThe answer reached its length limit. Press Continue for more."
+    ]
+    assert chat.is_visible("go_on")
+    chat.click("go_on")
+    chat.wait_for("writing")
+    assert chat.questions() == ["0123456789abcdefghijklmnopqrst"]
+    chat.wait_for("idle")
+    assert chat.answers()[-1].startswith("0123456789abcdefghijklmn")
+    chat.click("new_chat")
+    chat.page.wait_for_selector("html[data-empty=yes]")
+    assert chat.ask("short") == "short"
+    assert not chat.is_visible("go_on")
+
+
+@pytest.mark.parametrize(
+    ("locale", "sentence"),
+    [
+        ("zh-CN", "内容过长，已截取前40字"),
+        ("en-US", "The message was too long; only its first 40 characters were used."),
+    ],
+)
+def test_a_message_that_is_too_long_is_cut_with_a_notice(
+    short_app: Program, visit: Visit, locale: str, sentence: str
+) -> None:
+    chat = visit(short_app, locale=locale)
+    chat.ask("字" * 41)
+    assert chat.questions() == ["字" * 40]
+    assert sentence in chat.answers()[0]
+
+
+def test_a_phone_never_scrolls_sideways(app: Program, visit: Visit) -> None:
+    chat = visit(app, width=360, height=740)
+    assert chat.js("document.scrollingElement.scrollWidth") == 360
+    chat.ask("```\n" + "x" * 90 + "\n```\n|a|b|\n|-|-|\n|" + "y" * 60 + "|" + "z" * 20 + "|")
+    assert chat.js("document.scrollingElement.scrollWidth") == 360
+    for name in ("send", "new_chat", "forget", "language"):
+        box = chat.page.locator(f"#{name}").bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 360
+
+
+def test_a_reader_who_scrolled_up_stays_there(app: Program, visit: Visit) -> None:
+    chat = visit(app, height=500)
+    chat.ask("\n".join(f"line {n}" for n in range(25)))
+    chat.send("more lines follow here\n" * 10)
+    chat.wait_writing_text()
+    assert float(str(chat.js("document.scrollingElement.scrollHeight - innerHeight - scrollY"))) < 60
+    chat.page.mouse.wheel(0, -600)
+    chat.page.wait_for_timeout(300)
+    before = float(str(chat.js("scrollY")))
+    chat.wait_for("idle")
+    chat.page.wait_for_timeout(600)
+    assert abs(float(str(chat.js("scrollY"))) - before) < 5
+    assert chat.is_visible("newest")
+    chat.click("newest")
+    chat.wait_until("document.scrollingElement.scrollHeight - innerHeight - scrollY < 60")

@@ -1,0 +1,41 @@
+"""The page with the real starter model behind it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.browser.conftest import Programs
+from tests.browser.driver import Visit
+from tests.system.program import Program
+
+pytestmark = pytest.mark.model
+
+
+@pytest.fixture
+def model_app(programs: Programs, starter_model: Path) -> Program:
+    return programs.get(backend="llama", model=starter_model, temperature=0, max_answer_tokens=96)
+
+
+def test_it_knows_the_capital_of_france(model_app: Program, visit: Visit) -> None:
+    chat = visit(model_app)
+    assert "SmolLM2" in chat.page.locator("#header").inner_text()
+    assert "Paris" in chat.ask("What is the capital of France? One word.")
+
+
+def test_no_marker_of_the_model_is_ever_shown(model_app: Program, visit: Visit) -> None:
+    chat = visit(model_app)
+    chat.js(
+        """() => {
+          window.texts = [];
+          const everything = {childList: true, subtree: true, characterData: true};
+          const talk = document.querySelector("#talk");
+          new MutationObserver(() => window.texts.push(talk.innerText)).observe(talk, everything);
+        }"""
+    )
+    for question in ("Say hello.", "Name three colours.", "用中文说你好。"):
+        chat.ask(question)
+    texts = chat.js("window.texts")
+    assert len(texts) > 10
+    assert not [text for text in texts if "<|" in text or "\ufffd" in text]

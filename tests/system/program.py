@@ -1,0 +1,101 @@
+"""The program as a process of its own, as an owner starts it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import httpx
+import psutil
+
+ROOT = Path(__file__).resolve().parents[2]
+START_S = 60.0
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+class Program:
+    """One run of app.py. Settings are passed through the environment, as upper-case names without the prefix."""
+
+    def __init__(
+        self, data_dir: Path, *flags: str, env: Mapping[str, str] | None = None, port: int = 0, **settings: object
+    ) -> None:
+        self.data_dir = data_dir
+        self.port = port or free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.began = time.monotonic()
+        variables = {f"OFFICE_CHAT_{name.upper()}": str(value) for name, value in settings.items()}
+        self.process = subprocess.Popen(
+            [sys.executable, "app.py", "--no-browser", "--data-dir", str(data_dir), "--port", str(self.port), *flags],
+            cwd=ROOT,
+            env={**os.environ, **variables, **(env or {})},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            encoding="utf-8",
+            start_new_session=True,
+        )
+
+    def wait_ready(self) -> Program:
+        """Returns once /ready says so; fails with what the program printed."""
+        while time.monotonic() - self.began < START_S:
+            if self.process.poll() is not None:
+                raise AssertionError(f"ended with {self.process.returncode}: {self.output()}")
+            if self.status("/ready") == 200:
+                return self
+            time.sleep(0.05)
+        raise AssertionError("not ready in time")
+
+    def status(self, path: str) -> int | None:
+        """The status of a GET; None while nobody listens."""
+        try:
+            return httpx.get(self.url + path, trust_env=False).status_code
+        except httpx.TransportError:
+            return None
+
+    def engine_pid(self) -> int:
+        """The process that computes."""
+        children = psutil.Process(self.process.pid).children()
+        (engine,) = [child for child in children if "spawn_main" in " ".join(child.cmdline())]
+        return int(engine.pid)
+
+    def terminate(self) -> float:
+        """SIGTERM to the web process alone; returns the seconds until it is gone."""
+        began = time.monotonic()
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(15)
+        return time.monotonic() - began
+
+    def output(self) -> str:
+        """What it printed; call when it has ended."""
+        assert self.process.stdout is not None
+        return self.process.stdout.read()
+
+    def log(self) -> str:
+        return (self.data_dir / "logs" / "office-chat.log").read_text(encoding="utf-8")
+
+    def close(self) -> None:
+        """End whatever still runs of it."""
+        if self.process.poll() is None:
+            family = psutil.Process(self.process.pid).children(recursive=True)
+            self.process.kill()
+            self.process.wait(10)
+            for process in family:
+                if process.is_running():
+                    process.kill()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+
+def is_alive(pid: int) -> bool:
+    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE

@@ -1,0 +1,84 @@
+"""What turns into Markdown, what stays as it was typed, and where notices stand."""
+
+from __future__ import annotations
+
+import html
+import re
+
+import pytest
+
+from appliance.engine.request import FinishReason
+from appliance.sessions import Conversation, Turn
+from ui.conversation_view import as_markdown, finished, said
+
+
+def texts(*turns: Turn) -> list[tuple[str, str]]:
+    messages = finished(Conversation(turns), "en", 40)
+    return [(message["role"], message["content"][0]["text"]) for message in messages]
+
+
+@pytest.mark.parametrize(
+    "text", ["plain", "<|im_end|>", "a\n\n\tb  c", "**x** $$y$$ \\(z\\)", "</pre><script>", "汉字 👩‍👩‍👧‍👦"]
+)
+def test_what_was_typed_comes_back_out_of_the_html(text: str) -> None:
+    shown = said(text)
+    assert "\n" not in shown
+    inside = re.fullmatch(r'<pre class="said">([^<]*)</pre>', shown)
+    assert inside is not None
+    assert html.unescape(inside[1]) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a <b>c</b>", "a &lt;b>c&lt;/b>"),
+        ("1 < 2 <3", "1 < 2 <3"),
+        ("`<b>` and <i>", "`<b>` and &lt;i>"),
+        ("``a ` <b>`` <i>", "``a ` <b>`` &lt;i>"),
+        ("```html\n<b>\n```\n<i>", "```html\n<b>\n```\n&lt;i>"),
+        ("~~~\n<b>\n~~~\n<i>", "~~~\n<b>\n~~~\n&lt;i>"),
+        ("- item\n  ```\n  <b>\n  ```\n<i>", "- item\n  ```\n  <b>\n  ```\n&lt;i>"),
+        ("```\n<b> still open", "```\n<b> still open"),
+        ("    <b> indented", "    <b> indented"),
+        ("half `<b", "half `<b"),
+        ("<!-- x --><?y?>", "&lt;!-- x -->&lt;?y?>"),
+        ("<https://a.example>", "<https://a.example>"),
+        ("![alt](http://h/x.png)", "[alt](http://h/x.png)"),
+        ("stop! [a](b)", "stop! [a](b)"),
+        ("it's $5", "it's $5"),
+    ],
+)
+def test_tags_outside_code_are_text_and_pictures_are_links(text: str, shown: str) -> None:
+    assert as_markdown(text) == shown
+
+
+def test_a_very_long_odd_text_is_read_in_no_time() -> None:
+    assert as_markdown("`" * 5000 + "<b" * 5000).count("&lt;") <= 5000
+
+
+def test_a_finished_turn_is_two_messages() -> None:
+    assert texts(Turn("q", "*a*", (), FinishReason.STOP)) == [("user", said("q")), ("assistant", "*a*")]
+
+
+def test_a_cut_question_is_noted_before_and_a_limit_after_the_answer() -> None:
+    shown = texts(Turn("q", "a", (1,), FinishReason.LENGTH, notices=("input_cut", "limit")))
+    assert [role for role, _ in shown] == ["user", "assistant", "assistant", "assistant"]
+    assert "first 40 characters" in shown[1][1]
+    assert shown[2][1] == "a"
+    assert "length limit" in shown[3][1]
+    assert 'class="note more"' in shown[3][1]
+
+
+def test_an_answer_the_engine_broke_off_says_so_and_can_go_on() -> None:
+    shown = texts(Turn("q", "half", (1,), FinishReason.ERROR, error="engine_failed"))
+    assert "engine was restarted" in shown[-1][1]
+    assert 'class="note more"' in shown[-1][1]
+
+
+def test_nothing_written_offers_nothing_to_continue() -> None:
+    shown = texts(Turn("q", "", (), FinishReason.ABORT, notices=("stopped",)))
+    assert shown[1:] == [("assistant", '<div class="note ">Stopped&#46;</div>')]
+
+
+def test_an_unknown_notice_is_not_shown() -> None:
+    assert len(texts(Turn("q", "a", (), FinishReason.STOP, notices=("something new",)))) == 2

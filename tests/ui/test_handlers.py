@@ -1,0 +1,173 @@
+"""The page's events against the real chat service: refusals are sentences, and nothing of an error reaches a person."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import gradio as gr
+import pytest
+from starlette.requests import Request
+
+from appliance.chat import ChatService
+from appliance.person import COOKIE_NAME, Persons
+from appliance.settings import Settings
+from tests.unit.engine_double import ScriptedEngine
+from ui import chat_handlers
+from ui.chat_handlers import ChatHandlers
+from ui.queue_policy import QueuePolicy
+from ui.session_link import SessionLink
+
+PERSONS = Persons(b"s" * 32)
+TAB = "t" * 20
+
+
+def request(language: str = "en", cookie: str | None = None, tab: str = TAB) -> gr.Request:
+    headers = [(b"x-lang", language.encode()), (b"x-tab", tab.encode())]
+    if cookie is not None:
+        headers.append((b"cookie", f"{COOKIE_NAME}={cookie}".encode()))
+    return gr.Request(Request({"type": "http", "method": "POST", "path": "/", "headers": headers}))
+
+
+class Page:
+    """Handlers over a scripted engine, without a server."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.engine = ScriptedEngine()
+        self.settings = Settings(backend="echo", **settings)
+        self.chat = ChatService(self.engine, self.settings)
+        self.link = SessionLink(PERSONS)
+        self.policy = QueuePolicy(2, self.link.identify)
+        with gr.Blocks(analytics_enabled=False) as demo:
+            gr.Markdown()
+        self.policy.open_queue(demo)
+        self.demo = demo
+        self.handlers = ChatHandlers(self.chat, self.link, self.policy, self.settings.max_input_chars)
+
+
+@contextmanager
+def toasts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    said: list[str] = []
+
+    def warn(message: str, title: str) -> None:
+        said.append(f"{title}: {message}")
+
+    monkeypatch.setattr(chat_handlers, "gr", SimpleNamespace(**{**vars(gr), "Warning": warn}))
+    yield said
+
+
+@pytest.mark.parametrize(("language", "sentence"), [("en", "Busy right now"), ("zh", "位置已满")])
+async def test_a_full_house_is_refused_in_the_persons_language(language: str, sentence: str) -> None:
+    page = Page(max_batch_size=1, look_ahead=0, queue_size=0)
+    assert (await page.handlers.may_ask("one", request(cookie=PERSONS.issue())))["is_valid"]
+    refused = await page.handlers.may_ask("two", request(language, PERSONS.issue()))
+    assert not refused["is_valid"]
+    assert sentence in refused["message"]
+
+
+async def test_a_stranger_is_told_to_reload() -> None:
+    refused = await Page().handlers.may_ask("hello", request(cookie="forged"))
+    assert refused["message"] == "This page does not know you any more. Please reload it."
+
+
+async def test_a_fault_in_the_validator_is_a_sentence_and_a_line_in_the_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    page = Page()
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("secret words")
+
+    monkeypatch.setattr(page.chat, "admit", fail)
+    with caplog.at_level(logging.ERROR):
+        refused = await page.handlers.may_ask("hello", request(cookie=PERSONS.issue()))
+    assert refused["message"] == "Something went wrong here. Please try again."
+    assert "ZeroDivisionError" in caplog.text
+    assert "secret words" not in caplog.text
+
+
+async def test_a_fault_while_streaming_is_a_toast(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = Page()
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("secret words")
+
+    monkeypatch.setattr(page.chat, "ask", fail)
+    with toasts(monkeypatch) as said:
+        shown = [value async for value in page.handlers.ask("hello", request(cookie=PERSONS.issue()))]
+    assert shown == []
+    assert said == ["Sorry: Something went wrong here. Please try again."]
+
+
+async def test_a_fault_in_a_plain_event_shows_an_empty_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = Page()
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("secret words")
+
+    monkeypatch.setattr(page.chat, "conversation", fail)
+    assert await page.handlers.commit(request(cookie=PERSONS.issue())) == ([], "")
+
+
+async def test_an_answer_streams_and_is_committed() -> None:
+    page = Page()
+    asking = request(cookie=PERSONS.issue())
+    assert (await page.handlers.may_ask("hello", asking))["is_valid"]
+    shown = page.handlers.ask("hello", asking)
+    first = await anext(shown)
+    assert "hello" in first
+    while not page.engine.streams:
+        await asyncio.sleep(0)
+    page.engine.streams[0].say("Good day.")
+    assert "Good day." not in first
+    page.engine.streams[0].finish()
+    rest = [value async for value in shown]
+    assert rest[-1].endswith("Good day.")
+    conversation, live = await page.handlers.commit(asking)
+    assert [message["role"] for message in conversation] == ["user", "assistant"]
+    assert live == ""
+
+
+async def test_after_stop_the_reader_leaves_the_live_text_to_stop() -> None:
+    page = Page()
+    asking = request(cookie=PERSONS.issue())
+    await page.handlers.may_ask("hello", asking)
+    shown = page.handlers.ask("hello", asking)
+    await anext(shown)
+    await shown.aclose()
+    assert (await page.handlers.commit(asking))[1] == gr.skip()
+    conversation, live = await page.handlers.stop(asking)
+    assert live == ""
+    assert "Stopped" in conversation[-1]["content"][0]["text"]
+
+
+async def test_forget_drops_what_gradio_remembers_as_well() -> None:
+    page = Page()
+    app = gr.routes.App.create_app(page.demo)
+    assert page.demo.state_holder is app.state_holder
+    _ = app.state_holder["somebody"]
+    await page.handlers.forget(request(cookie=PERSONS.issue()))
+    assert "somebody" not in app.state_holder
+
+
+async def test_the_queue_looks_often_only_while_somebody_is_there() -> None:
+    page = Page()
+    queue = page.demo._queue
+    assert queue.sleep_when_free >= 0.1
+    assert not page.policy.is_somebody_there()
+    await page.handlers.hello(request(cookie=PERSONS.issue()))
+    assert queue.sleep_when_free <= 0.02
+    page.policy._quieten()
+    assert queue.sleep_when_free >= 0.1
+
+
+async def test_gradio_builds_no_statistics_and_has_no_bound_of_its_own() -> None:
+    queue = Page().demo._queue
+    assert queue.max_size is None
+    before = queue.cached_event_analytics_summary
+    queue.events_recorded = 10_000
+    assert queue.compute_analytics_summary([{"function": "ask"}]) is before

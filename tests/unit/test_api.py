@@ -1,0 +1,307 @@
+"""The HTTP routes, with an engine that repeats the question."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+
+from appliance.api import make_router
+from appliance.api_request import ApiError, conversation, parse
+from appliance.chat import ChatService
+from appliance.engine.client import EngineState
+from appliance.engine.request import FinishReason, Message, Request
+from appliance.person import COOKIE_NAME, Persons
+from appliance.settings import Settings
+from appliance.web import make_app
+from tests.unit.engine_double import ScriptedEngine, ScriptedStream
+
+USER = {"role": "user", "content": "Hello, you"}
+
+
+class ParrotEngine(ScriptedEngine):
+    """Answers with the last message, or with what the test sets."""
+
+    reason = FinishReason.STOP
+    error = ""
+    answers = True
+
+    def submit(self, request: Request) -> ScriptedStream:
+        stream = super().submit(request)
+        if self.answers:
+            if not self.error:
+                stream.say(request.messages[-1].text)
+            stream.finish(self.reason, self.error)
+        return stream
+
+
+class Site:
+    """The app without the page, and a client of it."""
+
+    def __init__(self) -> None:
+        self.engine = ParrotEngine()
+        self.settings = Settings(max_batch_size=2, look_ahead=0, queue_size=0)
+        self.chat = ChatService(self.engine, self.settings)
+        self.persons = Persons(b"k" * 32)
+        self.app = make_app(make_router(self.chat, self.persons, self.settings), self.persons)
+
+        @self.app.get("/")
+        async def page() -> str:
+            return "page"
+
+        @self.app.get("/breaks")
+        async def breaks() -> None:
+            raise ValueError("a secret")
+
+        transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
+        self.http = httpx.AsyncClient(transport=transport, base_url="http://test")
+
+    async def complete(self, **body: object) -> httpx.Response:
+        return await self.http.post("/v1/chat/completions", json={"messages": [USER], **body})
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Site]:
+    site = Site()
+    async with site.http:
+        yield site
+
+
+def events(response: httpx.Response) -> list[dict]:
+    lines = [line.removeprefix("data: ") for line in response.text.split("\n\n") if line.startswith("data: ")]
+    assert lines.pop() == "[DONE]"
+    return [json.loads(line) for line in lines]
+
+
+async def test_a_completion_has_the_shape_clients_expect(site):
+    body = (await site.complete(model="any name")).json()
+    assert body["id"].startswith("chatcmpl-")
+    assert (body["object"], body["model"]) == ("chat.completion", "any name")
+    (choice,) = body["choices"]
+    assert choice["message"]["content"] == "Hello, you"
+    assert choice["finish_reason"] == "stop"
+    assert body["usage"]["total_tokens"] == body["usage"]["prompt_tokens"] + body["usage"]["completion_tokens"]
+
+
+async def test_without_a_model_the_one_that_answers_is_named(site):
+    assert (await site.complete()).json()["model"] == "Double"
+
+
+async def test_a_stream_has_role_text_reason_usage_and_an_end(site):
+    response = await site.complete(stream=True, stream_options={"include_usage": True})
+    assert response.headers["content-type"].startswith("text/event-stream")
+    first, *middle, last, usage = events(response)
+    assert first["choices"][0]["delta"] == {"role": "assistant", "content": ""}
+    assert "".join(chunk["choices"][0]["delta"]["content"] for chunk in middle) == "Hello, you"
+    assert last["choices"][0]["finish_reason"] == "stop"
+    assert usage["choices"] == []
+    assert usage["usage"]["completion_tokens"] == 10
+    assert len({chunk["id"] for chunk in (first, *middle, last, usage)}) == 1
+
+
+async def test_an_answer_at_its_limit_says_length(site):
+    site.engine.reason = FinishReason.LENGTH
+    assert (await site.complete()).json()["choices"][0]["finish_reason"] == "length"
+
+
+async def test_parameters_reach_the_engine(site):
+    await site.complete(temperature=0, top_p=0.5, top_k=3, seed=7, stop="END", max_tokens=9)
+    request = site.engine.last.request
+    assert (request.sampling.temperature, request.sampling.top_p, request.sampling.top_k) == (0, 0.5, 3)
+    assert (request.sampling.seed, request.stop, request.max_tokens) == (7, ("END",), 9)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("n", 2), ("tools", []), ("logprobs", True), ("response_format", {}), ("presence_penalty", 1), ("nonsense", 0)],
+)
+async def test_a_parameter_that_is_not_supported_is_refused_by_name(site, name, value):
+    response = await site.complete(**{name: value})
+    assert response.status_code == 422
+    error = response.json()["error"]
+    assert error["param"] == name
+    assert name in error["message"]
+    assert (error["type"], error["code"]) == ("invalid_request_error", "unsupported_parameter")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("temperature", -1),
+        ("temperature", "hot"),
+        ("top_p", 0),
+        ("max_tokens", 0),
+        ("stop", ""),
+        ("stop", ["a"] * 5),
+        ("messages", []),
+        ("messages", [{"role": "assistant", "content": "x"}]),
+        ("messages", [{"role": "user", "content": "x"}, {"role": "system", "content": "late"}]),
+        ("messages", [{"role": "robot", "content": "x"}]),
+        ("messages", [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]),
+        ("messages", [{"role": "user", "content": " "}]),
+        ("stream_options", {"other": 1}),
+    ],
+)
+async def test_a_bad_value_is_refused_in_the_shape_clients_expect(site, name, value):
+    response = await site.complete(**{name: value})
+    assert response.status_code == 422
+    assert set(response.json()["error"]) == {"message", "type", "param", "code"}
+    assert site.engine.streams == []
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff", b"[" * 100_000])
+async def test_a_body_that_is_no_json_object_is_refused(site, body):
+    response = await site.http.post("/v1/chat/completions", content=body)
+    assert response.status_code == 400
+    assert response.json()["error"]["code"] == "invalid_json"
+
+
+async def test_text_parts_are_one_text():
+    wanted = parse(b'{"messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}]}')
+    assert conversation(wanted.messages, 10) == [Message("user", "ab")]
+
+
+async def test_neighbours_of_one_role_become_one_message():
+    body = json.dumps({"messages": [{"role": role, "content": role} for role in ("developer", "user", "user")]})
+    merged = conversation(parse(body.encode()).messages, 512)
+    assert merged == [Message("system", "developer"), Message("user", "user\n\nuser")]
+
+
+@pytest.mark.parametrize("n_chars", [513, 1_000_000])
+async def test_a_message_that_is_too_long_is_refused_at_once_with_413(site, n_chars):
+    began = time.monotonic()
+    for character in ("a", "字"):
+        response = await site.complete(messages=[{"role": "user", "content": character * n_chars}])
+        assert response.status_code == 413
+        assert response.json()["error"]["code"] == "too_long"
+    assert time.monotonic() - began < 1
+    assert site.engine.streams == []
+
+
+async def test_the_limit_itself_is_taken(site):
+    assert (await site.complete(messages=[{"role": "user", "content": "字" * 512}])).status_code == 200
+
+
+async def test_a_body_without_a_length_is_counted_while_it_comes(site):
+    async def endless() -> AsyncIterator[bytes]:
+        for _ in range(300):
+            yield b" " * 10_000
+
+    response = await site.http.post("/v1/chat/completions", content=endless())
+    assert response.status_code == 413
+
+
+def test_many_messages_are_bounded_in_number_and_size():
+    message = {"role": "user", "content": "x"}
+    with pytest.raises(ApiError) as caught:
+        conversation(parse(json.dumps({"messages": [message] * 501}).encode()).messages, 512)
+    assert caught.value.status == 413
+    long = {"role": "assistant", "content": "x" * 50_000}
+    with pytest.raises(ApiError) as caught:
+        conversation(parse(json.dumps({"messages": [message, long] * 5}).encode()).messages, 512)
+    assert caught.value.status == 413
+
+
+async def test_too_many_at_once_are_told_when_to_come_back(site):
+    site.engine.answers = False
+    held = [asyncio.create_task(site.complete()) for _ in range(2)]
+    await asyncio.sleep(0.05)
+    for stream in (True, False):
+        response = await site.complete(stream=stream)
+        assert response.status_code == 503
+        assert response.headers["retry-after"] == "5"
+        assert response.json()["error"]["code"] == "busy"
+    for stream in site.engine.streams:
+        stream.finish()
+    assert [response.status_code for response in await asyncio.gather(*held)] == [200, 200]
+    assert site.chat.n_answers == 0
+
+
+@pytest.mark.parametrize(("code", "status"), [("too_long", 413), ("engine_failed", 503), ("bad_conversation", 422)])
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_refusal_by_the_engine_is_a_status(site, code, status, stream):
+    site.engine.error, site.engine.reason = code, FinishReason.ERROR
+    response = await site.complete(stream=stream)
+    assert response.status_code == status
+    assert response.json()["error"]["code"] == code
+
+
+async def test_a_failure_in_mid_stream_is_an_event_and_then_the_end(site):
+    site.engine.answers = False
+    asking = asyncio.create_task(site.complete(stream=True))
+    await asyncio.sleep(0.05)
+    site.engine.last.say("half")
+    site.engine.last.finish(FinishReason.ERROR, "engine_failed")
+    *_, text, error = events(await asking)
+    assert text["choices"][0]["delta"]["content"] == "half"
+    assert error["error"]["code"] == "engine_failed"
+
+
+async def test_a_client_that_is_cut_off_ends_its_answer(site):
+    site.engine.answers = False
+    asking = asyncio.create_task(site.complete(stream=True))
+    await asyncio.sleep(0.05)
+    site.engine.last.start()
+    await asyncio.sleep(0.05)
+    asking.cancel()
+    await asyncio.sleep(0.05)
+    assert site.engine.last.n_aborts >= 1
+    assert site.chat.n_answers == 0
+
+
+async def test_health_lives_and_ready_says_why_not(site):
+    assert (await site.http.get("/health")).json() == {"status": "ok"}
+    assert (await site.http.get("/ready")).status_code == 200
+    for state in (EngineState.LOADING, EngineState.RESTARTING, EngineState.FAILED):
+        site.engine.state = state
+        response = await site.http.get("/ready")
+        assert (response.status_code, response.json()) == (503, {"status": state.value})
+        assert (await site.http.get("/health")).status_code == 200
+    await site.chat.drain(0)
+    assert (await site.http.get("/ready")).json() == {"status": "closing"}
+
+
+async def test_the_page_gives_a_cookie_once(site):
+    first = await site.http.get("/")
+    cookie = first.headers["set-cookie"]
+    assert COOKIE_NAME in cookie
+    assert all(part in cookie for part in ("HttpOnly", "SameSite=Lax", "Path=/"))
+    assert first.headers["cache-control"] == "no-store"
+    assert "set-cookie" not in (await site.http.get("/")).headers
+    assert "set-cookie" not in (await site.http.get("/health")).headers
+
+
+async def test_the_place_is_told_to_its_owner_only(site):
+    await site.http.get("/")
+    person = site.persons.of({COOKIE_NAME: site.http.cookies[COOKIE_NAME]})
+    tab = "t" * 20
+    site.chat.attach_page_queue(lambda: [("other", tab), (person, tab)])
+    assert (await site.http.get("/place", headers={"X-Tab": tab})).json() == {"ahead": 1}
+    assert (await site.http.get("/place")).json() == {"ahead": None}
+    site.http.cookies.clear()
+    assert (await site.http.get("/place", headers={"X-Tab": tab})).json() == {"ahead": None}
+
+
+async def test_every_answer_carries_the_security_headers(site):
+    for path in ("/", "/health", "/none", "/breaks"):
+        headers = (await site.http.get(path)).headers
+        assert "default-src 'self'" in headers["content-security-policy"]
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["referrer-policy"] == "no-referrer"
+
+
+async def test_an_unforeseen_error_shows_and_logs_no_words(site, caplog):
+    response = await site.http.get("/breaks")
+    assert response.status_code == 500
+    assert "secret" not in response.text + caplog.text
+    assert "Traceback" not in response.text
+    assert "ValueError at test_api.py" in caplog.text
+
+
+async def test_no_schema_and_no_documentation_pages(site):
+    for path in ("/openapi.json", "/docs", "/redoc"):
+        assert (await site.http.get(path)).status_code == 404

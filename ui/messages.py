@@ -1,0 +1,127 @@
+"""Every sentence a person can see, in Chinese and English. Knows no components and no requests.
+
+A sentence is looked up by its key with `say(language, key, **values)`; tests hold that both languages have the
+same keys and the same placeholders. The `page_*` keys are the ones the page's own script needs.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal, get_args
+
+Language = Literal["zh", "en"]
+
+LANGUAGES: Final[tuple[Language, ...]] = get_args(Language)
+
+SENTENCES: Final[dict[Language, dict[str, str]]] = {
+    "en": {
+        "title": "Office Chat",
+        "model": "{model} answers on this PC; nothing leaves the office network.",
+        "model_loading": "The model is being loaded, one moment…",
+        "model_failed": "The model could not be loaded. Please tell whoever looks after this PC.",
+        "welcome": "What can I help you with?",
+        "welcome_detail": "Ask a question, paste a text, or think out loud. "
+        "Small models make mistakes: check what matters.",
+        "placeholder": "Write a message",
+        "hint": "Enter sends, Shift + Enter starts a new line.",
+        "send": "Send",
+        "stop": "Stop",
+        "new_chat": "New chat",
+        "again": "Ask again",
+        "go_on": "Continue",
+        "forget": "Forget me",
+        "switch_language": "中文",
+        "conversation": "Conversation",
+        "thinking": "Thinking…",
+        "place": "You are number {n} in line.",
+        "next": "You are next in line.",
+        "notice_input_cut": "The message was too long; only its first {limit} characters were used.",
+        "notice_limit": "The answer reached its length limit. Press Continue for more.",
+        "notice_history_cut": "The conversation has become long; its oldest part is no longer taken into account.",
+        "notice_stopped": "Stopped.",
+        "notice_engine_failed": "The engine was restarted while this was being written. What was written is kept: "
+        "press Continue or Ask again.",
+        "notice_closing": "The program was shut down while this was being written.",
+        "closing": "The program is being shut down. Please try again in a moment.",
+        "busy": "Busy right now: every place is taken. Please try again shortly.",
+        "not_ready": "The model is not ready yet. Please try again in a moment.",
+        "empty": "Please write something first.",
+        "too_long": "That message is too long.",
+        "already_answering": "Another answer of yours is still being written. Please wait for it or stop it.",
+        "unknown_person": "This page does not know you any more. Please reload it.",
+        "refused": "That is not possible right now.",
+        "engine_failed": "The engine is being restarted. Please ask again in a moment.",
+        "failed": "Something went wrong here. Please try again.",
+        "toast_title": "Sorry",
+        "page_place": "You are number {n} in line. Your message is sent as soon as it is your turn.",
+        "page_joining": "Sending…",
+        "page_forget_sure": "Forget everything? Click again",
+        "page_newest": "To the newest message",
+    },
+    "zh": {
+        "title": "办公室聊天",
+        "model": "由本机的 {model} 回答，内容不会离开办公网络。",
+        "model_loading": "模型正在加载，请稍候……",
+        "model_failed": "模型无法加载，请联系这台电脑的管理员。",
+        "welcome": "有什么可以帮您？",
+        "welcome_detail": "提个问题，粘贴一段文字，或者聊聊想法。小模型会出错，重要内容请核对。",
+        "placeholder": "输入消息",
+        "hint": "按 Enter 发送，按 Shift + Enter 换行。",
+        "send": "发送",
+        "stop": "停止",
+        "new_chat": "新对话",
+        "again": "重新回答",
+        "go_on": "继续",
+        "forget": "忘记我",
+        "switch_language": "English",
+        "conversation": "对话",
+        "thinking": "正在思考……",
+        "place": "您排在第 {n} 位。",
+        "next": "马上就轮到您了。",
+        "notice_input_cut": "内容过长，已截取前{limit}字",
+        "notice_limit": "回答已达到长度上限，按“继续”可接着写。",
+        "notice_history_cut": "对话较长，最早的内容已不再参考。",
+        "notice_stopped": "已停止。",
+        "notice_engine_failed": "回答过程中引擎重新启动，已写出的内容已保留：请按“继续”或“重新回答”。",
+        "notice_closing": "回答过程中程序已关闭。",
+        "closing": "程序正在关闭，请稍后再试。",
+        "busy": "现在人多，位置已满，请稍后再试。",
+        "not_ready": "模型还没有准备好，请稍后再试。",
+        "empty": "请先输入内容。",
+        "too_long": "消息太长了。",
+        "already_answering": "您的另一个回答还在生成，请等它结束或先停止它。",
+        "unknown_person": "页面已不认识您，请刷新页面。",
+        "refused": "现在无法这样做。",
+        "engine_failed": "引擎正在重新启动，请稍后再问。",
+        "failed": "出了点问题，请再试一次。",
+        "toast_title": "抱歉",
+        "page_place": "您排在第 {n} 位，轮到您时会自动发送。",
+        "page_joining": "正在发送……",
+        "page_forget_sure": "全部忘记？再按一次确认",
+        "page_newest": "回到最新消息",
+    },
+}
+
+
+def say(language: Language, key: str, **values: object) -> str:
+    """The sentence `key` in `language`, its placeholders filled with `values`.
+
+    Raises KeyError for a key or a placeholder that does not exist.
+    """
+    return SENTENCES[language][key].format(**values)
+
+
+def known(key: str) -> bool:
+    """Whether there is a sentence of that key."""
+    return key in SENTENCES["en"]
+
+
+def language_of(wanted: str | None, accept_language: str | None, preset: str = "auto") -> Language:
+    """The language for a request: what the page asked for, else the owner's preset, else the browser's first choice.
+
+    `accept_language` is the header as it came, e.g. "zh-CN,zh;q=0.9,en;q=0.8": browsers list the favourite first.
+    """
+    for choice in (wanted, preset):
+        for language in LANGUAGES:
+            if choice == language:
+                return language
+    return "zh" if (accept_language or "").strip().lower().startswith("zh") else "en"

@@ -1,0 +1,45 @@
+"""Who is behind a gr.Request and in which language they read. The only place that looks into one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from appliance.errors import UnknownPerson
+from appliance.person import Persons
+from ui.messages import Language, language_of
+
+if TYPE_CHECKING:
+    import gradio as gr
+    from fastapi import Request
+
+LANGUAGE_HEADER: Final = "x-lang"
+"""Set by page.js beside X-Tab: the language chosen with the switch, else the browser's."""
+
+
+class SessionLink:
+    """Reads the person from the signed cookie and the tab from its header."""
+
+    def __init__(self, persons: Persons, preset_language: str = "auto") -> None:
+        self._persons = persons
+        self._preset_language = preset_language
+
+    def identify(self, request: Request) -> tuple[str, str] | None:
+        """Person and tab of a request, None for a stranger."""
+        person = self._persons.of(request.cookies)
+        tab = self._persons.tab_of(request.headers)
+        return None if person is None or tab is None else (person, tab)
+
+    def who(self, request: gr.Request) -> tuple[str, str]:
+        """Person and tab of an event.
+
+        Raises UnknownPerson: no valid cookie, or no tab.
+        """
+        identity = None if request.request is None else self.identify(request.request)
+        if identity is None:
+            raise UnknownPerson("no valid person cookie or tab id")
+        return identity
+
+    def language(self, request: gr.Request) -> Language:
+        """The language the sentences of this event are written in."""
+        headers = {} if request.request is None else request.request.headers
+        return language_of(headers.get(LANGUAGE_HEADER), headers.get("accept-language"), self._preset_language)
