@@ -77,8 +77,8 @@ async def _run(bench: Bench) -> Findings:
 
 
 async def _words_of_full_prompt(api: ApiClient, questions: Questions, n_tokens: int) -> int:
-    """How many words make a prompt of nearly `n_tokens`: from the prompt sizes of two small ones."""
-    small, large = 30, 90
+    """How many words make a prompt of nearly `n_tokens`: from the sizes of two smaller ones."""
+    small, large = n_tokens // 10, n_tokens // 4
     n_small = (await _fill(api, questions, small, 1)).n_prompt
     n_large = (await _fill(api, questions, large, 1)).n_prompt
     per_word = (n_large - n_small) / (large - small)

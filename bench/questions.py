@@ -42,7 +42,9 @@ class Questions:
         return self._fresh(self._short)
 
     def words(self, n_words: int) -> str:
-        """A text of `n_words` English words: about as many tokens, and equally many each time."""
+        """A text of `n_words` English words: about as many tokens, and equally many each time. Few words run out."""
+        if n_words < 1:
+            raise ValueError(f"a text of {n_words} words")
         return self._fresh(lambda: " ".join(self._random.choices(self._words, k=n_words)))
 
     def _short(self) -> str:

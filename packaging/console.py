@@ -14,7 +14,7 @@ from pathlib import Path
 POLL_S = 0.5
 PLAIN_LINE_EVERY_S = 15.0  # without a terminal, in CI for one: often enough to show life, seldom enough to read
 LAST_LINES = 20
-GRACE_S = 5.0
+GRACE_S = 20.0  # on a busy PC pip takes its time to remove half a gigabyte of sources
 
 
 class SetupError(Exception):

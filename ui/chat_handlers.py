@@ -154,9 +154,13 @@ class ChatHandlers:
             page.again.click(self.again, validator=self.may_repeat, api_name="again", **asked),
             page.go_on.click(self.go_on, validator=self.may_repeat, api_name="go_on", **asked),
         ]
-        loaded = demo.load(self.restore, outputs=[*shown, page.header], api_name="restore", **quick)
+        demo.load(self.restore, outputs=[*shown, page.header], api_name="restore", **quick)
+        # Pressed by page.js when the restored page shows a running answer. Not chained to the load: a question sent
+        # just as another event of its page ends can miss Gradio's stream, which is then being closed.
         runs.append(
-            loaded.then(self.attach, api_name="attach", concurrency_id=ATTACH_GROUP, concurrency_limit=None, **streamed)
+            page.attach.click(
+                self.attach, api_name="attach", concurrency_id=ATTACH_GROUP, concurrency_limit=None, **streamed
+            )
         )
         for run, name in zip(runs, ("ask", "again", "go_on", "attach"), strict=True):
             run.then(self.commit, outputs=shown, api_name=f"commit_{name}", **quick)

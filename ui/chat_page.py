@@ -33,6 +33,8 @@ class ChatPage:
     send: gr.Button
     stop: gr.Button
     hint: gr.Markdown
+    attach: gr.Button
+    """Never seen; see chat_handlers.py."""
 
     def labelled(self) -> list[gr.components.Component]:
         """The components whose text depends on the language alone, in the order of `labels`."""
@@ -126,6 +128,7 @@ def build_page(language: Language) -> ChatPage:
             send = _button(language, "send", "primary")
             stop = _button(language, "stop")
         hint = _words(_hint_html(language), "hint")
+        attach = gr.Button("", elem_id="attach")
     components = locals() | {"language": language_switch}
     return ChatPage(**{field.name: components[field.name] for field in fields(ChatPage)})
 

@@ -9,6 +9,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from enum import StrEnum
 from multiprocessing.process import BaseProcess
 
@@ -228,6 +229,7 @@ class EngineClient:
                 self._on_report(message)
             case Ready():
                 self.info = message.info
+                self._config = replace(self._config, padded_remainders=message.info.padded_remainders)
                 self._set_state(EngineState.READY)
                 for stream in self._streams.values():
                     self._ask(stream)

@@ -51,6 +51,8 @@ class EngineConfig:
     """Batching window in front of an idle engine; 0 starts at once."""
     min_batch_size: int = 1
     """Requests that end the batching window early."""
+    padded_remainders: frozenset[int] | None = None
+    """What batch_shape.py measured in an earlier life of this engine; None measures."""
     sampling: SamplingParams = field(default_factory=SamplingParams)
     """The owner's choice; None leaves the model's own."""
     echo_step_s: float = 0.02

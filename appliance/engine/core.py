@@ -230,6 +230,7 @@ class Engine:
                 self._backend.truncate(rows.slot, 0)
         for sequence, n_tokens in step.rows:
             sequence.n_past += n_tokens
+            self._check_newest(sequence)
             if sequence.computes_shared and sequence.n_past == len(sequence.shared_ids):
                 self._share(sequence)
         if drawing:
@@ -251,7 +252,8 @@ class Engine:
         return [Rows(slot, 0, ids, wants_logits=True) for slot in range(n_rows, n_rows + missing)]
 
     def _share(self, sequence: Sequence) -> None:
-        assert self._cache is not None and sequence.slot is not None
+        assert self._cache is not None
+        assert sequence.slot is not None
         self._check_slot(sequence)
         sequence.computes_shared = False
         self._cache.share(sequence.shared_ids, self._backend.save(sequence.slot))
@@ -311,6 +313,13 @@ class Engine:
         assert sequence.slot is not None
         if self._backend.held(sequence.slot) != sequence.token_ids[: sequence.n_past]:
             raise CrossedSequence(f"slot {sequence.slot} holds other tokens than its conversation")
+
+    def _check_newest(self, sequence: Sequence) -> None:
+        """The same for what the last step added: cheap enough to come before every word that is shown."""
+        assert sequence.slot is not None
+        held = self._backend.held(sequence.slot)
+        if len(held) != sequence.n_past or held[-1] != sequence.token_ids[sequence.n_past - 1]:
+            raise CrossedSequence(f"slot {sequence.slot} was given another conversation's tokens")
 
     def _sampling(self, asked: SamplingParams) -> SamplingParams:
         """What the request asks for, else what the owner chose, else the model's own."""

@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 from multiprocessing.connection import Connection
+from types import FrameType
 
 from appliance.engine.backend import Backend, Rows
 from appliance.engine.batch_shape import slow_remainders
@@ -27,12 +28,16 @@ log = logging.getLogger(__name__)
 _WARM_UP_ROWS = 32
 _IDLE_S = 2.0
 """Quiet time after which parked conversations are copied to disk."""
+_TERM_S = 5.0
+"""How long after SIGTERM the web process has to end this one in order."""
 
 
 def main(connection: Connection, config: EngineConfig) -> None:
     """Entry point of the child process. `connection` carries the messages of wire.py both ways."""
     os.umask(0o077)  # whatever it writes is for this account alone
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the web process decides
+    # Ctrl-C and a service's stop reach the whole group; the web process drains first and then says when to end.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _end_late)
     threading.Thread(target=_end_with_parent, name="parent-watch", daemon=True).start()
     started_s = time.monotonic()
     take_place(config)
@@ -50,6 +55,7 @@ def main(connection: Connection, config: EngineConfig) -> None:
         n_vocab=backend.vocabulary.n_vocab,
         pid=os.getpid(),
         load_s=time.monotonic() - started_s,
+        padded_remainders=padded,
     )
     try:
         connection.send(Ready(info))
@@ -94,6 +100,8 @@ def _warm_up(backend: Backend, config: EngineConfig) -> frozenset[int]:
     ids = backend.vocabulary.tokenize("\n" * _WARM_UP_ROWS, markers=False)[:1] * _WARM_UP_ROWS
     backend.decode([Rows(0, 0, ids, wants_logits=True)])
     backend.truncate(0, 0)
+    if config.padded_remainders is not None:
+        return config.padded_remainders
     return slow_remainders(backend, config.n_slots, time.perf_counter)
 
 
@@ -142,6 +150,12 @@ def _take(engine: Engine, message: Submit | Abort | Forget) -> Updates:
 
 def _report(connection: Connection, engine: Engine, updates: Updates) -> None:
     connection.send(Report(tuple(updates), engine.waiting_ids(), engine.n_running, engine.n_decoded_total))
+
+
+def _end_late(_number: int, _frame: FrameType | None) -> None:
+    timer = threading.Timer(_TERM_S, os._exit, (0,))
+    timer.daemon = True
+    timer.start()
 
 
 def _end_with_parent() -> None:

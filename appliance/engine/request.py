@@ -82,7 +82,7 @@ class Delta:
 
 @dataclass(frozen=True)
 class Started:
-    """The prompt is built and the sequence has a slot."""
+    """The prompt is built; the request is being computed or waits for a slot. Comes again from another engine."""
 
     n_prompt: int
     """Tokens of the rendered prompt."""
@@ -119,3 +119,5 @@ class EngineInfo:
     n_vocab: int
     pid: int
     load_s: float
+    padded_remainders: frozenset[int] = frozenset()
+    """What batch_shape.py measured."""

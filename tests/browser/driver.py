@@ -41,8 +41,9 @@ class Chat:
 
     def ask(self, text: str) -> str:
         """Send, wait for the end, give the answer."""
+        n_before = self.page.locator("#conversation .bot-row").count()
         self.send(text)
-        self.wait_for("writing")
+        self.page.locator("#conversation .bot-row").nth(n_before).wait_for()
         self.wait_for("idle")
         return self.answers()[-1]
 

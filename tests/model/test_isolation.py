@@ -100,9 +100,7 @@ def test_conversations_are_different_enough_for_the_comparison_to_mean_something
                 assert np.abs(solo[i][at] - solo[other][at]).max() > 10 * TOLERANCE
 
 
-@pytest.mark.parametrize(
-    "chunks", [[1] * 8, [5] * 8, [1, 2, 3, 4, 5, 6, 7, 8], [1, 16, 1, 16, 1, 16, 1, 16]], ids=str
-)
+@pytest.mark.parametrize("chunks", [[1] * 8, [5] * 8, [1, 2, 3, 4, 5, 6, 7, 8], [1, 16, 1, 16, 1, 16, 1, 16]], ids=str)
 def test_logits_in_a_batch_of_eight_equal_those_alone_at_every_position(empty_backend, conversations, solo, chunks):
     differences = list(largest_difference(empty_backend, conversations, solo, chunks))
     assert len(differences) >= 8

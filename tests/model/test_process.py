@@ -5,18 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 
 from appliance.engine.client import EngineClient, EngineState
 from appliance.engine.config import EngineConfig
 from appliance.engine.request import Delta, Finished, FinishReason, Message, Request, SamplingParams
 from appliance.errors import ModelFileError
+from tests.unit.engine.waiting import gone, is_alive, run_script, until
 
 
 def config_of(model: Path) -> EngineConfig:
@@ -27,13 +25,6 @@ def config_of(model: Path) -> EngineConfig:
 
 def question(request_id: str, text: str, max_tokens: int) -> Request:
     return Request(request_id, (Message("user", text),), max_tokens, SamplingParams(temperature=0.0))
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 async def started(model: Path) -> EngineClient:
@@ -61,19 +52,17 @@ async def test_an_engine_killed_in_sixteen_answers_keeps_their_text_and_another_
                     ends[request.request_id] = update
 
         # as long as each other: sixteen that are still being written when the last one has begun
-        reading = [asyncio.create_task(read(question(f"w{i}", f"Count from {i + 10} to 1000.", 128))) for i in range(16)]
-        async with asyncio.timeout(60):
-            while len(texts) < 16:
-                assert not ends
-                await asyncio.sleep(0.005)
+        questions = [question(f"w{i}", f"Count from {i + 10} to 1000.", 128) for i in range(16)]
+        reading = [asyncio.create_task(read(request)) for request in questions]
+        await until(lambda: len(texts) == 16, within_s=60)
+        assert not ends
         waiting = [asyncio.create_task(read(question(f"v{i}", f"Say {i}.", 4))) for i in range(2)]
         await asyncio.sleep(0)
         assert client.info is not None
         first_pid = client.info.pid
         os.kill(first_pid, signal.SIGKILL)
         killed_s = time.monotonic()
-        while client.state is EngineState.READY:
-            await asyncio.sleep(0.001)
+        await until(lambda: client.state is not EngineState.READY)
         await asyncio.wait_for(read(question("new", "1+1=?", 4)), limit_s)
         assert time.monotonic() - killed_s < limit_s
         await asyncio.wait_for(asyncio.gather(*reading, *waiting), 30)
@@ -127,20 +116,13 @@ if __name__ == "__main__":
 
 
 async def test_the_engine_is_gone_within_five_seconds_of_its_web_process(starter_model, tmp_path, project_root):
-    script = tmp_path / "parent.py"
-    script.write_text(PARENT)
-    environment = os.environ | {"PYTHONPATH": str(project_root)}
-    with subprocess.Popen(
-        [sys.executable, str(script), str(starter_model)], stdout=subprocess.PIPE, text=True, env=environment
-    ) as parent:
+    with run_script(tmp_path / "parent.py", PARENT, [str(starter_model)], project_root) as parent:
         try:
             assert parent.stdout is not None
             pid = int(await asyncio.to_thread(parent.stdout.readline))
         finally:
             parent.kill()
-    async with asyncio.timeout(5.0):
-        while is_alive(pid):
-            await asyncio.sleep(0.05)
+    await gone([pid], within_s=5.0)
 
 
 async def refusal_of(path: Path) -> ModelFileError:

@@ -7,6 +7,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from appliance.engine.client import EngineClient, EngineState, TokenStream
 from appliance.engine.config import EngineConfig
 from appliance.engine.request import Delta, Finished, FinishReason, Message, Request, SamplingParams, Started
 from tests.unit.engine.conversations import HAN_150
+from tests.unit.engine.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module")]
 
@@ -106,9 +108,7 @@ async def people(client: EngineClient) -> AsyncIterator[People]:
     assert client.info is not None
     pid = client.info.pid
     yield People(client)
-    async with asyncio.timeout(5):
-        while client.n_running or client.n_waiting:
-            await asyncio.sleep(0.01)
+    await until(lambda: client.n_running == client.n_waiting == 0)
     assert client.state is EngineState.READY
     assert client.info.pid == pid
 
@@ -166,7 +166,7 @@ async def test_nobody_ever_reads_anothers_code(people):
     assert len(set(codes)) == 8
     histories: list[list[Message]] = [[SYSTEM] for _ in codes]
     n_right = 0
-    plain = SamplingParams(temperature=0.0, repetition_penalty=1.0)  # the penalty keeps this model from repeating digits
+    plain = SamplingParams(temperature=0.0, repetition_penalty=1.0)  # the penalty keeps it from repeating digits
     for round_number in range(2):
         for history, code in zip(histories, codes, strict=True):
             text = f"My code is {code}. Repeat my code {code}." if round_number == 0 else "Repeat my code once more."
@@ -188,7 +188,8 @@ async def test_nobody_ever_reads_anothers_code(people):
 
 async def test_fifty_short_answers_show_no_marker_of_any_kind(people):
     questions = [f"Say hello in {i % 10 + 1} words, please. ({i})" for i in range(50)]
-    answers = await asyncio.gather(*(people.ask(q, 8, sampling=SamplingParams(seed=i)) for i, q in enumerate(questions)))
+    ways = [SamplingParams(seed=i) for i in range(50)]
+    answers = await asyncio.gather(*(people.ask(q, 8, sampling=way) for q, way in zip(questions, ways, strict=True)))
     for answer in answers:
         assert is_whole(answer, 8)
         for chunk in (*answer.chunks, answer.text):
@@ -250,13 +251,12 @@ async def test_rare_characters_and_emoji_never_show_a_box(people):
 async def test_a_maximum_prompt_leaves_no_gap_over_two_seconds_in_a_running_answer(people, n_long):
     answer = Answer()
     reading = asyncio.create_task(people.read(people.submit("Count from 1 to 1000.", 96), answer))
-    while len(answer.chunks) < 3:
-        await asyncio.sleep(0.01)
+    await until(lambda: len(answer.chunks) >= 3)
     asked_s = time.monotonic()
     long = [asyncio.create_task(people.ask(f"{i} " + "word " * 400, 2)) for i in range(n_long)]
     await asyncio.gather(reading, *long)
     times_s = [t for t in answer.times_s if t >= asked_s]
-    gaps_s = [b - a for a, b in zip(times_s, times_s[1:], strict=False)]
+    gaps_s = [b - a for a, b in pairwise(times_s)]
     assert len(gaps_s) > 20
     assert max(gaps_s) <= 2.0
 
@@ -268,13 +268,11 @@ async def test_a_stop_frees_the_slot_at_once_and_leaves_the_other_answer_alone(p
         asyncio.create_task(people.read(stream, a)),
         asyncio.create_task(people.read(people.submit("Count from 5 to 1000.", 40), b)),
     ]
-    while not (a.chunks and b.chunks):
-        await asyncio.sleep(0.01)
+    await until(lambda: bool(a.chunks and b.chunks))
     stream.abort()
     stopped_s = time.monotonic()
     await asyncio.wait_for(reading[0], 2.0)
-    while people.client.n_running > 1:
-        await asyncio.sleep(0.01)
+    await until(lambda: people.client.n_running <= 1)
     assert time.monotonic() - stopped_s < 1.0
     assert a.end.reason is FinishReason.ABORT
     await reading[1]

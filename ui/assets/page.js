@@ -68,7 +68,7 @@
     return dependency ? dependency.api_name : "";
   };
 
-  const ENDINGS = new Set(["commit_ask", "commit_again", "commit_go_on", "stop", "new_chat", "forget"]);
+  const ENDINGS = new Set(["commit_ask", "commit_again", "commit_go_on", "commit_attach", "stop", "new_chat", "forget"]);
   let nAsked = 0;
   window.fetch = async (input, init) => {
     const url = new URL(input instanceof Request ? input.url : input, document.baseURI);
@@ -154,7 +154,9 @@
   const liveChanged = () => {
     if (isLive()) {
       if (state === "waiting" && root.dataset.run === "ask") fillBox("");
+      const isNews = state === "idle"; // after a reload: an answer nobody on this page has asked for yet
       setState("writing");
+      if (isNews) byId("attach").click();
       measureTalk();
     } else if (state === "writing") {
       setState("idle");
@@ -175,12 +177,16 @@
     root.dataset.inLine = text ? "yes" : "no";
   };
   const PLACE_EVERY_MS = 1000;
+  const LOST_AFTER = 5;
   const pollPlace = async () => {
     await new Promise((resolve) => setTimeout(resolve, 300));
-    while (state === "waiting") {
+    for (let nLost = 0; state === "waiting"; ) {
       try {
         const { ahead } = await (await window.fetch("place")).json();
         if (state !== "waiting") return;
+        // Nobody waits any more and nothing has come for seconds: the stream to this page is lost. The answer is not.
+        nLost = ahead === null ? nLost + 1 : 0;
+        if (nLost > LOST_AFTER) return location.reload();
         say(ahead === null ? word("page_joining") : word("page_place", { n: ahead + 1 }));
       } catch { /* the connection is Gradio's to complain about */ }
       await new Promise((resolve) => setTimeout(resolve, PLACE_EVERY_MS));

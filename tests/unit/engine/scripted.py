@@ -1,4 +1,4 @@
-"""What the engine tests share: an echo backend that watches how it is used and fails on demand, and a hand-set clock."""
+"""What the engine tests share: an echo backend that is watched and fails on demand, and a clock set by hand."""
 
 from __future__ import annotations
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import psutil
 import pytest
 
 from appliance.engine import client as client_module
@@ -21,6 +18,7 @@ from appliance.engine.client import EngineClient, EngineState, TokenStream
 from appliance.engine.config import EngineConfig
 from appliance.engine.request import Delta, Finished, FinishReason, Message, Request, Started
 from appliance.errors import ModelFileError, NotReady
+from tests.unit.engine.waiting import engine_pids, gone, is_alive, run_script, until
 
 LONG = "abcdefghij" * 20
 SLOW = {"n_ctx_seq": 4096, "max_input_tokens": 3000, "echo_step_s": 0.3}
@@ -84,31 +82,6 @@ async def engine(**config: object) -> AsyncIterator[tuple[EngineClient, Asker]]:
         pids = engine_pids()
         await client.close()
         await gone(pids)
-
-
-def engine_pids() -> list[int]:
-    """Children of ours that are engines: the resource tracker of multiprocessing stays on purpose."""
-    children = psutil.Process().children(recursive=True)
-    return [c.pid for c in children if "spawn_main" in " ".join(c.cmdline())]
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
-async def gone(pids: list[int], within_s: float = 5.0) -> None:
-    async with asyncio.timeout(within_s):
-        while any(is_alive(pid) for pid in pids):
-            await asyncio.sleep(0.02)
-
-
-async def until(condition: Callable[[], bool], within_s: float = 10.0) -> None:
-    async with asyncio.timeout(within_s):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 async def ended(*readers: Reader, within_s: float = 20.0) -> None:
@@ -350,12 +323,7 @@ if __name__ == "__main__":
 async def test_an_engine_whose_web_process_was_killed_is_gone_within_five_seconds(
     tmp_path, project_root, doing, step_s, how
 ):
-    script = tmp_path / "parent.py"
-    script.write_text(PARENT)
-    environment = os.environ | {"PYTHONPATH": str(project_root)}
-    with subprocess.Popen(
-        [sys.executable, str(script), doing, step_s], stdout=subprocess.PIPE, text=True, env=environment
-    ) as parent:
+    with run_script(tmp_path / "parent.py", PARENT, [doing, step_s], project_root) as parent:
         try:
             assert parent.stdout is not None
             pid = int(await asyncio.to_thread(parent.stdout.readline))

@@ -63,7 +63,8 @@ def test_real_time_is_refused_while_the_engine_may_use_all_cores():
 
 def test_low_priority_is_for_every_thread():
     code = (
-        "import os, threading, psutil; from appliance.engine.config import EngineConfig; from appliance.engine import cpu;"
+        "import os, threading, psutil; from appliance.engine.config import EngineConfig;"
+        "from appliance.engine import cpu;"
         "wait = threading.Event(); t = threading.Thread(target=wait.wait); t.start();"
         "cpu.take_place(EngineConfig(priority='low'));"
         "print({os.getpriority(os.PRIO_PROCESS, x.id) for x in psutil.Process().threads()}); wait.set()"

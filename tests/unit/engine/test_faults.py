@@ -162,17 +162,18 @@ def crossed(at_step: int) -> Bench:
 
 
 @pytest.mark.parametrize("at_step", [0, 1, 5])
-def test_a_crossed_sequence_is_noticed_when_its_slot_is_freed(at_step):
+def test_a_crossed_sequence_is_noticed_at_the_latest_when_its_slot_is_freed(at_step):
     bench = crossed(at_step)
     with pytest.raises(CrossedSequence):
         bench.finish()
 
 
-def test_a_crossed_sequence_is_noticed_when_its_reader_leaves():
+def test_a_crossed_answer_is_noticed_before_a_word_of_it_is_shown():
     bench = crossed(3)
-    bench.step(2)
+    said = bench.text("a"), bench.text("b")
     with pytest.raises(CrossedSequence):
-        bench.abort("a")
+        bench.step(1)
+    assert (bench.text("a"), bench.text("b")) == said
 
 
 def test_a_slot_that_still_holds_something_is_noticed_when_it_is_given_away():

@@ -186,8 +186,8 @@ class Interleavings(RuleBasedStateMachine):
         slots = [rows.slot for rows in batch]
         assert len(set(slots)) == len(slots)
         assert all(0 <= slot < self.bench.config.n_slots for slot in slots)
-        # without a hole from 0 on: what is beyond those running is scratch
-        assert {s for s in slots if s >= self.bench.engine.n_running} == set(range(self.bench.engine.n_running, max(slots) + 1))
+        n_running = self.bench.engine.n_running  # what is beyond those is scratch, without a hole either
+        assert {s for s in slots if s >= n_running} == set(range(n_running, max(slots) + 1))
         assert 0 < sum(len(rows.token_ids) for rows in batch) <= N_BATCH
         assert all(rows.token_ids for rows in batch)
         for rows in batch:

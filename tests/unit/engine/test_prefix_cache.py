@@ -6,7 +6,6 @@ import os
 import sqlite3
 import stat
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest

@@ -247,7 +247,8 @@ ONE_SYSTEM_ONLY = (
 )
 STRICT_TURNS = (
     "{% for m in messages %}{% if m['role'] == 'user' and loop.previtem and loop.previtem['role'] == 'user' %}"
-    "{{ raise_exception('turns must alternate') }}{% endif %}\x02{{ m['role'][0] }}{{ m['content'] }}\x03{% endfor %}\x02a"
+    "{{ raise_exception('turns must alternate') }}{% endif %}"
+    "\x02{{ m['role'][0] }}{{ m['content'] }}\x03{% endfor %}\x02a"
 )
 BREAKS_LATER = "{% for m in messages %}\x02u{{ m['content'] }}\x03{{ 1 // (5 - loop.index) }}{% endfor %}\x02a"
 

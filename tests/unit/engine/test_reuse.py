@@ -31,9 +31,7 @@ class Chat:
         request_id = f"{self.person} {self.conversation} {self.n_turns}"
         self.messages.append(Message("user", text))
         self.bench.submit(
-            Request(
-                request_id, tuple(self.messages), max_tokens, person=self.person, conversation=self.conversation
-            )
+            Request(request_id, tuple(self.messages), max_tokens, person=self.person, conversation=self.conversation)
         )
         return request_id
 

@@ -160,7 +160,7 @@ def test_prompts_leave_a_running_answer_its_longest_gap():
     queue.add(sequence("paste", n_prompt=500))
     place_all(queue)
     step = queue.next_step()
-    assert dict((s.request_id, n) for s, n in step.rows)["running"] == 1
+    assert {s.request_id: n for s, n in step.rows}["running"] == 1
     assert 0.1 + step.n_prompt * 0.005 <= 0.5
 
 

@@ -244,8 +244,8 @@ def test_a_prompt_that_cannot_be_built_ends_with_a_reason_and_evaluates_nothing(
 def test_messages_the_template_cannot_render_end_that_request_only():
     backend = WatchedEcho(4)
     backend.chat_template = (
-        "{% for m in messages %}{% if m['role'] != 'system' or loop.first %}\x02{{ m['role'][0] }}{{ m['content'] }}\x03"
-        "{% endif %}{% endfor %}\x02a"
+        "{% for m in messages %}{% if m['role'] != 'system' or loop.first %}"
+        "\x02{{ m['role'][0] }}{{ m['content'] }}\x03{% endif %}{% endfor %}\x02a"
     )
     bench = Bench(backend)
     bench.ask("good", "hello")
