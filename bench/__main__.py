@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
 from typing import Final
 
 from bench import (
@@ -57,7 +60,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     for measurement in MEASUREMENTS:
         if options.command == measurement.NAME:
-            measure(measurement, options, f"python -m bench {shlex.join(arguments)}")
+            measure(measurement, options, f"python -m bench {shlex.join(repeatable(arguments))}")
     if options.command == shape.NAME:
         for kind in options.types:
             print(shape.shape_file(kind, options.cache))
@@ -66,5 +69,30 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
+def repeatable(arguments: Sequence[str]) -> list[str]:
+    """The arguments without what belongs to one run or one machine: the seed, folders, and where a model lies."""
+    kept: list[str] = []
+    words = iter(word for argument in arguments for word in _split(argument))
+    for word in words:
+        if word in ("--seed", "--results", "--cache"):
+            next(words)
+        elif kept and kept[-1] == "--model":
+            kept.append(Path(word).name)
+        else:
+            kept.append(word)
+    return kept
+
+
+def _split(argument: str) -> list[str]:
+    """`--option=value` in two."""
+    return argument.split("=", 1) if argument.startswith("--") else [argument]
+
+
+def _leave(_number: int, _frame: FrameType | None) -> None:
+    """SIGTERM: by way of the context managers, so that no program or engine is left behind."""
+    raise SystemExit(1)
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _leave)
     sys.exit(main(sys.argv[1:]))

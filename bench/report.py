@@ -45,7 +45,9 @@ def write(results: Path, target: Path) -> None:
 
 
 def render(results: Sequence[Result]) -> str:
-    """The whole page."""
+    """The whole page; without results it says so."""
+    if not results:
+        return f"{_INTRODUCTION}\nNothing has been measured yet.\n"
     return "\n".join([_INTRODUCTION, _machines(results), *(_section(result) for result in results)])
 
 

@@ -99,8 +99,9 @@ class ChatHandlers:
         """An answer is over: it moves from the live component into the conversation."""
         self._policy.sign_of_life()
         conversation, live = await self._show(None, request)
-        # After Stop the reader ends before the answer does. Stop shows what becomes of it.
-        return conversation, gr.skip() if live else ""
+        # After Stop the reader ends before the answer does. Stop shows what becomes of it, and may have done so already
+        # when this arrives.
+        return (gr.skip(), gr.skip()) if live else (conversation, live)
 
     async def stop(self, request: gr.Request) -> Shown:
         """End the answer of this tab, waiting or being written."""

@@ -56,7 +56,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
     running.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # not session: while Playwright runs, pytest-asyncio can run no test of another folder
 def browser(chromium: str) -> Iterator[sync_api.Browser]:
     with sync_api.sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=chromium, args=FLAGS)

@@ -41,9 +41,13 @@ class Chat:
 
     def ask(self, text: str) -> str:
         """Send, wait for the end, give the answer."""
-        n_before = self.page.locator("#conversation .bot-row").count()
+        n_before = len(self.answers())
         self.send(text)
-        self.page.locator("#conversation .bot-row").nth(n_before).wait_for()
+        return self.wait_answered(n_before + 1)
+
+    def wait_answered(self, n_answers: int = 1) -> str:
+        """Until that many answers are finished; gives the last. A short one is over before `writing` can be seen."""
+        self.page.locator("#conversation .bot-row").nth(n_answers - 1).wait_for()
         self.wait_for("idle")
         return self.answers()[-1]
 

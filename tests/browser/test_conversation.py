@@ -277,9 +277,9 @@ def test_a_phone_never_scrolls_sideways(app: Program, visit: Visit) -> None:
 
 
 def test_a_reader_who_scrolled_up_stays_there(app: Program, visit: Visit) -> None:
-    chat = visit(app, height=500)
-    chat.ask("\n".join(f"line {n}" for n in range(25)))
-    chat.send("more lines follow here\n" * 10)
+    chat = visit(app, height=400)
+    chat.ask("\n".join("abcdefghijklmnopqrst"))
+    chat.send("more lines follow\n" * 6)
     chat.wait_writing_text()
     assert float(str(chat.js("document.scrollingElement.scrollHeight - innerHeight - scrollY"))) < 60
     chat.page.mouse.wheel(0, -600)

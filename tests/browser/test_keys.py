@@ -81,9 +81,7 @@ def test_enter_while_an_answer_is_written_keeps_the_draft(app: Program, visit: V
     assert chat.box.input_value() == "my next one"
     assert len(chat.questions()) == 1
     chat.box.press("Enter")
-    chat.wait_for("writing")
-    chat.wait_for("idle")
-    assert chat.questions()[-1] == "my next one"
+    assert chat.wait_answered(2) == "my next one"
 
 
 def test_repeated_clicks_ask_once(app: Program, visit: Visit) -> None:
@@ -91,8 +89,7 @@ def test_repeated_clicks_ask_once(app: Program, visit: Visit) -> None:
     chat.box.fill("just once")
     chat.page.locator("#send").dblclick()
     chat.js("for (let n = 0; n < 5; n++) document.querySelector('#send').click()")
-    chat.wait_for("writing")
-    chat.wait_for("idle")
+    chat.wait_answered()
     chat.page.wait_for_timeout(500)
     assert chat.questions() == ["just once"]
     assert chat.answers() == ["just once"]
