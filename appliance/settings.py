@@ -271,7 +271,7 @@ def expected(key: str) -> str:
     unit = str(_extra(row)["unit"])
     if key == "top_p":
         return f"{noun} above 0, up to 1"
-    return f"{noun}{' of ' + unit if unit else ''} from {low:g} to {high:g}"
+    return f"{noun}{' of ' + unit if unit else ''} from {low:.10g} to {high:.10g}"
 
 
 def _choices(row: FieldInfo) -> tuple[object, ...]:
