@@ -156,6 +156,8 @@ class Engine:
 
     def step(self) -> Updates:
         """Place who waits, evaluate one batch, draw one token for everybody whose prompt is done."""
+        while (sequence := self._scheduler.to_set_aside(self._clock())) is not None:
+            self._set_aside(sequence)
         while (sequence := self._scheduler.place_next(self._clock())) is not None:
             self._resume(sequence)
             self._check_slot(sequence)
@@ -192,8 +194,26 @@ class Engine:
             updates += self._finish(sequence, FinishReason.ERROR, error="engine_failed")
         return updates
 
+    def _set_aside(self, sequence: Sequence) -> None:
+        """Take a running request out of its slot, with its KV state."""
+        assert sequence.slot is not None
+        self._check_slot(sequence)
+        sequence.saved, sequence.n_saved, sequence.n_past = self._backend.save(sequence.slot), sequence.n_past, 0
+        sequence.computes_shared = False
+        self._backend.truncate(sequence.slot, 0)
+        move = self._scheduler.set_aside(sequence)
+        if move is not None:
+            self._backend.move(*move)
+
     def _resume(self, sequence: Sequence) -> None:
         """Fill the fresh slot with what is already computed: the conversation itself, else the system prompt."""
+        if sequence.saved is not None:
+            assert sequence.slot is not None
+            known = sequence.token_ids[: sequence.n_saved]
+            if self._backend.restore(sequence.slot, sequence.saved, known):
+                sequence.n_past = sequence.n_saved
+            sequence.saved, sequence.n_saved = None, 0
+            return
         if self._cache is None:
             return
         n_shared = len(sequence.shared_ids)

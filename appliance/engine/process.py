@@ -41,8 +41,8 @@ def main(connection: Connection, config: EngineConfig) -> None:
     threading.Thread(target=_end_with_parent, name="parent-watch", daemon=True).start()
     started_s = time.monotonic()
     take_place(config)
-    # Read by libgomp when llama.cpp is loaded. By default its threads spin at every barrier, and one that is not running
-    # holds up the other for a whole time slice: with a second busy program decoding fell to a tenth.
+    # Read by libgomp when llama.cpp is loaded. By default its threads spin at every barrier, and one that is not
+    # running holds up the others for a whole time slice: beside a busy program decoding fell to a tenth.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     try:
         backend = _load(config)

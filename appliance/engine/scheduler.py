@@ -3,7 +3,8 @@
 Pure: no model, no clock, no input or output; times come in as arguments, in seconds of one clock.
 
 The order of the waiting, first rule first:
- 1. One share a person: whoever has nothing running comes before the second request of somebody else.
+ 1. One share a person: whoever has nothing running comes before the second request of somebody else. Where all slots
+    are taken, the newest running request of whoever has most is set aside for them, and goes on later where it was.
  2. Whoever has waited longer than the starvation limit comes before the rest, longest wait first.
  3. People in mid-conversation come before newcomers.
  4. The shorter prompt, by what is still to be computed, then whoever came first.
@@ -94,7 +95,7 @@ class Scheduler:
             return None
         being_shared = {s.shared_ids for s in self.running if s.computes_shared}
         for sequence in self.order(now_s):
-            if not sequence.n_reusable and sequence.shared_ids in being_shared:
+            if not sequence.n_reusable and not sequence.n_saved and sequence.shared_ids in being_shared:
                 continue  # its system prompt will be ready after this step: copying beats computing it again
             self.waiting.remove(sequence)
             sequence.slot = len(self.running)
@@ -103,6 +104,21 @@ class Scheduler:
             self.running.append(sequence)
             return sequence
         return None
+
+    def to_set_aside(self, now_s: float) -> Sequence | None:
+        """The running request that has to make room for a person who has none; None where nobody has to."""
+        if len(self.running) < self._rules.n_slots or not self.waiting:
+            return None
+        shares = Counter(s.request.person for s in self.running)
+        if shares[self.order(now_s)[0].request.person] or max(shares.values()) == 1:
+            return None
+        return max(self.running, key=lambda s: (shares[s.request.person], s.placed))
+
+    def set_aside(self, sequence: Sequence) -> tuple[int, int] | None:
+        """Back to the waiting; returns the move that closes the hole, as `remove` does."""
+        move = self.remove(sequence)
+        self.waiting.append(sequence)
+        return move
 
     def next_step(self) -> Step:
         """One token for everybody being answered, then prompt tokens of the others within the budget, as placed."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from appliance.engine.detokenizer import Detokenizer
 from appliance.engine.prefix_cache import Owner
 from appliance.engine.request import Request
@@ -42,6 +45,9 @@ class Sequence:
     """Counts up with every request that gets a slot."""
     computes_shared: bool = False
     """It is the one that computes `shared_ids` for all who wait for them."""
+    saved: NDArray[np.uint8] | None = None
+    """KV state of the first `n_saved` tokens while it was set aside for somebody without a share."""
+    n_saved: int = 0
     unsent_ids: list[int] = field(default_factory=list)
     """Drawn tokens whose text is still held back."""
 
@@ -62,7 +68,7 @@ class Sequence:
     @property
     def n_to_compute(self) -> int:
         """Prompt tokens that are left to compute, as far as is known before it has a slot."""
-        return self.n_prompt - max(self.n_past, self.n_reusable)
+        return max(0, self.n_prompt - max(self.n_past, self.n_reusable, self.n_saved))
 
     @property
     def n_decoded(self) -> int:
@@ -71,5 +77,5 @@ class Sequence:
 
     @property
     def is_prefilling(self) -> bool:
-        """Whether prompt tokens are still to be evaluated."""
-        return self.n_past < self.n_prompt
+        """Whether more than the token drawn last is still to be evaluated."""
+        return self.n_past < self.n_prompt or self.n_pending > 1

@@ -179,3 +179,33 @@ def test_a_kept_state_that_is_not_what_it_says_is_noticed_before_a_word_is_compu
         bench.finish()
     assert len(bench.backend.batches) == n_before
     assert isinstance(state, KvState)
+
+
+@pytest.mark.parametrize("reuses", [False, True])
+def test_answers_that_were_set_aside_for_others_go_on_without_losing_a_letter(reuses):
+    bench = Bench(reuses=reuses, n_slots=3)
+    jobs = [Request(f"job {i}", (Message("user", f"a long job {i} " * 3),), 200, person="eve") for i in range(5)]
+    for job in jobs:
+        bench.submit(job)
+    bench.step(6)
+    for person in ("ann", "bob"):
+        bench.submit(Request(person, (Message("user", f"hello {person}"),), 200, person=person))
+    bench.step(2)
+    assert all(bench.text(person) for person in ("ann", "bob")), "they were served at once"
+    bench.finish()
+    assert [bench.text(job.request_id) for job in jobs] == [job.messages[0].text for job in jobs]
+    assert [bench.text(person) for person in ("ann", "bob")] == ["hello ann", "hello bob"]
+
+
+def test_an_answer_that_is_set_aside_can_be_stopped():
+    bench = Bench(reuses=True, n_slots=1)
+    bench.submit(Request("job 0", (Message("user", "abcdefghijklmnop"),), 200, person="eve"))
+    bench.step(4)
+    said = bench.text("job 0")
+    bench.engine._set_aside(bench.engine._scheduler.running[0])
+    bench.abort("job 0")
+    assert said
+    assert bench.text("job 0") == said
+    bench.ask("next", "hello")
+    bench.finish()
+    assert bench.text("next") == "hello"
