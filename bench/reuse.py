@@ -73,7 +73,9 @@ async def _burst(bench: Bench) -> Findings:
             await close_all(pages)
             return load.check()
         api = ApiClient(program.url)
-        load = await together([api.ask(as_messages(text), options.tokens) for text in texts])
+        load = await together(
+            [api.ask(as_messages(text), options.tokens, user=f"user {i}") for i, text in enumerate(texts)]
+        )
         await api.close()
         return load.check()
 
@@ -129,7 +131,7 @@ async def _turns(bench: Bench) -> Findings:
             await close_all(pages)
             return found
         api = ApiClient(program.url)
-        people = [_ApiPerson(api, options.tokens) for _ in range(n_users)]
+        people = [_ApiPerson(api, options.tokens, f"user {i}") for i in range(n_users)]
         found = await _converse(program, questions, [person.ask for person in people], options.turns)
         await api.close()
         return found
@@ -163,14 +165,15 @@ async def _turns(bench: Bench) -> Findings:
 class _ApiPerson:
     """A program that keeps the conversation itself and sends all of it each time."""
 
-    def __init__(self, api: ApiClient, n_tokens: int) -> None:
+    def __init__(self, api: ApiClient, n_tokens: int, user: str) -> None:
         self._api = api
+        self._user = user
         self._n_tokens = n_tokens
         self._messages: list[dict[str, str]] = []
 
     async def ask(self, text: str) -> Exchange:
         self._messages += as_messages(text)
-        exchange = await self._api.ask(self._messages, self._n_tokens)
+        exchange = await self._api.ask(self._messages, self._n_tokens, user=self._user)
         self._messages.append({"role": "assistant", "content": exchange.text})
         return exchange
 

@@ -194,3 +194,24 @@ def test_the_engine_notices_a_crossed_sequence(empty_backend, at_call):
     assert len(n_tokens) == 1
     with pytest.raises(CrossedSequence):
         run(engine_over(Crossed(empty_backend, at_call)), empty_backend, texts)
+
+
+def test_a_moved_conversation_stays_itself_when_another_is_put_into_its_old_slot_at_once(backend, conversations, solo):
+    """llama.cpp's copy between streams waits for the next evaluation, so it must not be what moves a conversation."""
+    kept = conversations[0][:-1], conversations[1][:-1]
+    backend.decode([Rows(0, 0, kept[0], False)])
+    other = backend.save(0)
+    backend.truncate(0, 0)
+    backend.decode([Rows(1, 0, kept[1], False)])
+    backend.move(1, 0)
+    assert backend.restore(1, other, kept[0])
+    moved = backend.save(0)
+    last = N_TOKENS - 1
+    logits = backend.decode([Rows(0, last, conversations[1][-1:], True), Rows(1, last, conversations[0][-1:], True)])
+    assert np.abs(logits[0] - solo[1][last]).max() <= TOLERANCE
+    assert np.abs(logits[1] - solo[0][last]).max() <= TOLERANCE
+    backend.truncate(0, 0)
+    assert backend.restore(0, moved, kept[1]), "what is saved right after a move is the moved conversation"
+    assert np.abs(backend.decode([Rows(0, last, conversations[1][-1:], True)])[0] - solo[1][last]).max() <= TOLERANCE
+    backend.truncate(0, 0)
+    backend.truncate(1, 0)
