@@ -20,7 +20,7 @@ NAME = "spin"
 HELP = "environment variables of OpenMP on the engine, with and without a busy program beside it, against its default"
 
 VARIANTS: Final[dict[str, dict[str, str]]] = {
-    "default": {"GOMP_SPINCOUNT": "300000"},  # what libgomp does by itself; the engine asks for passive
+    "default": {"GOMP_SPINCOUNT": "300000"},  # what libgomp does by itself; the engine asks for spin-1000
     "passive": {"OMP_WAIT_POLICY": "passive"},
     "active": {"OMP_WAIT_POLICY": "active"},
     "spin-1000": {"GOMP_SPINCOUNT": "1000"},

@@ -43,7 +43,8 @@ def main(connection: Connection, config: EngineConfig) -> None:
     take_place(config)
     # Read by libgomp when llama.cpp is loaded. By default its threads spin at every barrier, and one that is not
     # running holds up the others for a whole time slice: beside a busy program decoding fell to a tenth.
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    # A thousand rounds (microseconds) keep most of the speed on a quiet computer: `python -m bench spin`.
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     try:
         backend = _load(config)
         padded = _warm_up(backend, config)

@@ -25,7 +25,11 @@ from appliance.engine.step_cost import StepCost
 
 _MIN_CHUNK = 16
 _SAFETY = 0.85
-"""Share of the longest allowed gap that a step is planned to take."""
+"""Share of the longest allowed gap that a step may be planned to take."""
+_SHORT_STEP_S = 0.1
+_DECODE_SHARE = 3.0
+"""A step is planned to take this many times what its running answers alone take, if that is within the gap: prompts
+then get two thirds of the time, and first words leave in small lots."""
 _STARVATION_STEPS = 8
 """The starvation limit is at least this many steps: below that everybody is starved and rule 3 is void."""
 
@@ -146,9 +150,10 @@ class Scheduler:
         return source, hole
 
     def _prompt_budget(self) -> int:
-        """Prompt rows of the next step: as many as keep it within the longest gap."""
+        """Prompt rows of the next step: as many as keep it within its planned length."""
         n_decoding = sum(not s.is_prefilling for s in self.running)
-        fitting = self._cost.prompt_rows_within(self._rules.max_itl_s * _SAFETY, n_decoding)
+        planned_s = max(_SHORT_STEP_S, _DECODE_SHARE * self._cost.decode_s(n_decoding))
+        fitting = self._cost.prompt_rows_within(min(planned_s, self._rules.max_itl_s * _SAFETY), n_decoding)
         return min(max(fitting, _MIN_CHUNK), self._rules.n_batch - n_decoding)
 
 

@@ -41,7 +41,7 @@ def sequence(
 
 
 def scheduler(cost: StepCost | None = None, **rules: object) -> Scheduler:
-    return Scheduler(Rules(**rules), cost or StepCost())  # type: ignore[arg-type]
+    return Scheduler(Rules(**rules), cost or costing())  # type: ignore[arg-type]
 
 
 def names(sequences: list[Sequence]) -> list[str]:
@@ -141,7 +141,7 @@ def test_a_second_tab_is_served_when_nobody_else_waits():
 
 
 def test_a_request_gets_its_slot_only_when_the_step_has_room_for_its_prompt():
-    queue = scheduler(costing(prompt_row_s=0.01), max_itl_s=0.5)  # 42 prompt rows a step
+    queue = scheduler(costing(prompt_row_s=0.1 / 42.5))  # 42 prompt rows a step while nobody is being answered
     for i in range(5):
         queue.add(sequence(f"p{i}", n_prompt=30, arrived_s=i / 100))
     assert place_all(queue) == ["p0", "p1"]
@@ -164,6 +164,17 @@ def test_prompts_leave_a_running_answer_its_longest_gap():
     assert 0.1 + step.n_prompt * 0.005 <= 0.5
 
 
+def test_a_step_with_prompts_takes_three_times_its_answers_so_that_first_words_leave_in_small_lots():
+    queue = scheduler(costing(decode_s=0.05, prompt_row_s=0.001), max_itl_s=0.5, n_slots=2)
+    queue.add(sequence("running"))
+    place_all(queue)
+    prefilled(queue)
+    queue.running[0].token_ids.append(7)
+    queue.add(sequence("paste", n_prompt=500))
+    place_all(queue)
+    assert 90 <= queue.next_step().n_prompt <= 100
+
+
 def test_a_slow_computer_still_reads_some_of_a_prompt_in_every_step():
     queue = scheduler(costing(decode_s=3.0, prompt_row_s=0.5), n_slots=2)
     queue.add(sequence("running"))
@@ -176,7 +187,7 @@ def test_a_slow_computer_still_reads_some_of_a_prompt_in_every_step():
 
 
 def test_prompts_are_read_one_after_another_so_that_first_words_leave_early():
-    queue = scheduler(costing(prompt_row_s=0.01), max_itl_s=0.5)  # 42 prompt rows a step
+    queue = scheduler(costing(prompt_row_s=0.1 / 42.5))  # 42 prompt rows a step while nobody is being answered
     for i in range(2):
         queue.add(sequence(f"p{i}", n_prompt=40, arrived_s=i / 100))
     place_all(queue)

@@ -41,7 +41,7 @@ def test_an_aborted_request_ends_at_once_and_gives_its_slot_to_the_next(when):
         bench.ask("first", "x" * 20)
         bench.step()
     bench.ask("a", "word " * (1000 if when == "prefilling" else 40))
-    bench.step({"waiting": 1, "unevaluated": 0, "prefilling": 2, "writing": 10}[when])
+    bench.step({"waiting": 1, "unevaluated": 0, "prefilling": 2, "writing": 20}[when])
     assert bool(bench.text("a")) is (when == "writing")
     bench.abort("a")
     end = bench.end("a")
