@@ -4,7 +4,8 @@ from __future__ import annotations
 
 _WEIGHT = 0.2
 """Of the newest step in the running means."""
-_FIRST_GUESS_S = 0.005
+_FIRST_GUESS_S = 0.001
+"""Of a prompt row, until the first one has been seen: too large a step then delays nobody."""
 
 
 class StepCost:
@@ -13,6 +14,7 @@ class StepCost:
     def __init__(self) -> None:
         self._decode_s: dict[int, float] = {}
         self.prompt_row_s = _FIRST_GUESS_S
+        self._has_seen_prompts = False
         self.step_s = 0.0
         """A step as they have been lately, whatever is in it."""
 
@@ -23,7 +25,8 @@ class StepCost:
             self._decode_s[n_decoding] = _mean(self._decode_s.get(n_decoding, elapsed_s), elapsed_s)
         elif n_prompt >= 8:
             row_s = max(1e-5, (elapsed_s - self.decode_s(n_decoding)) / n_prompt)
-            self.prompt_row_s = _mean(self.prompt_row_s, row_s)
+            self.prompt_row_s = _mean(self.prompt_row_s, row_s) if self._has_seen_prompts else row_s
+            self._has_seen_prompts = True
 
     def decode_s(self, n_decoding: int) -> float:
         """Expected time of a step of decoding rows only, from the nearest number seen."""

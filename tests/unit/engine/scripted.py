@@ -58,7 +58,7 @@ class Bench:
     """An engine over WatchedEcho with the log of everything it said. A step takes time by the number of its rows."""
 
     step_s = 0.02
-    row_s = 0.004
+    row_s = 0.0005
 
     def __init__(
         self,
