@@ -166,6 +166,9 @@ def _prepare_gradio(paths: Paths) -> None:
     os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
     os.environ["GRADIO_TEMP_DIR"] = str(paths.temp)
     os.environ.setdefault("PATH", os.defpath)  # one of them reads it without a default
+    # Gradio makes an HTTP client when it is imported, and an unknown kind of proxy makes that raise. We call nobody.
+    for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
+        del os.environ[name]
 
 
 def _flags(argv: Sequence[str] | None) -> dict[str, Any]:

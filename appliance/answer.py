@@ -188,8 +188,9 @@ class Answer:
         self.text += delta.text
         self._token_ids.extend(delta.token_ids)
         for reader in self._readers:
+            was_asleep = not reader.pacer.has_pending  # then it does not know yet when the next repaint is due
             reader.pacer.add(delta.text, len(delta.token_ids))
-            if reader.pacer.is_eager(self._n_streams()):
+            if was_asleep or reader.pacer.is_eager(self._n_streams()):
                 reader.wake.set()
 
     async def _until_due(self, reader: _Reader, heartbeat_s: float | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
 from appliance import guard
 from appliance.engine.request import Message, SamplingParams
@@ -46,12 +46,14 @@ class ChatRequest(_Strict):
 
     messages: list[ChatMessage] = Field(min_length=1)
     model: str = ""
-    stream: bool = False
+    stream: StrictBool = False
     stream_options: StreamOptions | None = None
     temperature: float | None = Field(default=None, ge=0, le=2)
     top_p: float | None = Field(default=None, gt=0, le=1)
     top_k: int | None = Field(default=None, ge=0)
-    max_tokens: int | None = Field(default=None, ge=1)
+    max_tokens: int | None = Field(
+        default=None, ge=1, validation_alias=AliasChoices("max_tokens", "max_completion_tokens")
+    )
     seed: int | None = Field(default=None, ge=-(2**63), lt=2**63)
     stop: Annotated[str, Field(min_length=1)] | list[Annotated[str, Field(min_length=1)]] | None = None
     user: str | None = None
@@ -90,10 +92,13 @@ def parse(body: bytes) -> ChatRequest:
         wanted = ChatRequest.model_validate(data)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        param = ".".join(str(part) for part in first["loc"])
+        param = str(first["loc"][0])
         if first["type"] == "extra_forbidden":
             message = f"This server does not support the parameter '{param}'."
             raise ApiError(message, param=param, code="unsupported_parameter") from None
+        if param == "messages":
+            message = "messages: each is a role and a text, or a list of parts of type text."
+            raise ApiError(message, param=param) from None
         raise ApiError(f"{param}: {first['msg']}.", param=param) from None
     if len(wanted.stops) > MAX_STOPS:
         raise ApiError(f"stop: at most {MAX_STOPS} strings are taken.", param="stop")

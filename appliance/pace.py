@@ -43,6 +43,11 @@ class Pacer:
         self._n_pending += n_tokens if text else 0
         self._punctuation = self._punctuation or _PUNCTUATION.search(text) is not None
 
+    @property
+    def has_pending(self) -> bool:
+        """Whether there is text that has not been painted."""
+        return self._n_pending > 0
+
     def is_eager(self, n_streams: int) -> bool:
         """Whether what is pending is worth more than the latest moment: first text, or a clause that ends."""
         if not self._n_pending:

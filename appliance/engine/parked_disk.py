@@ -27,6 +27,7 @@ from appliance.engine.prefix_cache import KvState, Owner
 log = logging.getLogger(__name__)
 
 CLOSE_S = 1.0
+SWEEP_S = 15.0
 _DISK_ERRORS = (OSError, sqlite3.Error, diskcache.Timeout, ValueError)
 
 
@@ -42,6 +43,7 @@ class DiskShelf:
                 shutil.rmtree(other, ignore_errors=True)
         self._cache = _open(directory / fingerprint, limit_bytes)
         self._cache.expire()
+        self._sweep_at_s = time.monotonic() + SWEEP_S
         self._lock = threading.Lock()
         self._pending: dict[str, KvState] = {}
         self._inbox: queue.SimpleQueue[str | None] = queue.SimpleQueue()
@@ -107,7 +109,7 @@ class DiskShelf:
         self._writer.join(CLOSE_S)
 
     def _write(self) -> None:
-        while (key := self._inbox.get()) is not None:
+        while (key := self._next_key()) is not None:
             with self._lock:
                 state = self._pending.get(key)
             if state is None or state.owner is None:
@@ -124,6 +126,16 @@ class DiskShelf:
                 with _survive():
                     self._cache.delete(key)
         self._cache.close()
+
+    def _next_key(self) -> str | None:
+        """The next state to write. Meanwhile what has expired goes: diskcache itself drops it only when it writes."""
+        while True:
+            if time.monotonic() >= self._sweep_at_s:
+                with _survive():
+                    self._cache.expire()
+                self._sweep_at_s = time.monotonic() + SWEEP_S
+            with contextlib.suppress(queue.Empty):
+                return self._inbox.get(timeout=SWEEP_S)
 
 
 @contextlib.contextmanager

@@ -140,10 +140,11 @@ def test_a_model_that_cannot_be_used_is_named_and_stops_the_start(start, tmp_pat
     assert str(path) in text
 
 
-def test_proxy_settings_of_the_office_change_nothing(start):
-    proxy = "http://127.0.0.1:9"
+@pytest.mark.parametrize("proxy", ["http://127.0.0.1:9", "socks://127.0.0.1:9/"])
+def test_proxy_settings_of_the_office_change_nothing(start, proxy):
     program = start(
-        env={"HTTP_PROXY": proxy, "HTTPS_PROXY": proxy, "http_proxy": proxy, "NO_PROXY": "", "no_proxy": ""}
+        env=dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"), proxy)
+        | {"NO_PROXY": "", "no_proxy": ""}
     )
     program.wait_ready()
     assert httpx.get(program.url, trust_env=False).status_code == 200

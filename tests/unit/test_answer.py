@@ -8,6 +8,7 @@ import time
 
 from appliance.answer import Answer, AnswerState
 from appliance.engine.request import Delta, Finished, FinishReason, Started
+from appliance.pace import LATEST_S
 
 
 class Line:
@@ -114,3 +115,17 @@ async def test_a_finished_answer_is_shown_once():
     finish(answer)
     await follow(answer, seen)
     assert seen == [("a", AnswerState.DONE, None)]
+
+
+async def test_a_word_that_comes_alone_is_shown_in_time_however_rare_the_heartbeat():
+    answer, seen = make(), []
+    reader = asyncio.create_task(follow(answer, seen, heartbeat_s=60))
+    say(answer, "one")
+    await asyncio.sleep(0.05)
+    say(answer, " two")
+    await asyncio.sleep(LATEST_S + 0.1)
+    say(answer, " three")
+    await asyncio.sleep(LATEST_S + 0.1)
+    assert [text for text, _, _ in seen][-2:] == ["one two", "one two three"]
+    finish(answer)
+    await reader

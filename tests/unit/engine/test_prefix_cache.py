@@ -280,3 +280,14 @@ def test_system_prompts_are_kept_for_everybody_but_not_without_end(clock):
     assert parked.shared([0, 1]) is None
     assert ids(parked.shared([19, 20])) == [19, 20]
     assert parked.shared([19]) is None
+
+
+def test_what_expires_on_disk_goes_without_anybody_writing_or_asking(shelf, monkeypatch):
+    monkeypatch.setattr("appliance.engine.parked_disk.SWEEP_S", 0.05)
+    parked = cache(WallClock(time.time()), shelf(), ram_bytes=0, ttl_s=0.3)
+    parked.park(ANN, [1, 2, 3], data(1, 2**17))
+    wait_written(parked._shelf)
+    deadline_s = time.monotonic() + 5
+    while len(parked._shelf._cache) and time.monotonic() < deadline_s:
+        time.sleep(0.02)
+    assert len(parked._shelf._cache) == 0
