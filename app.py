@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from appliance.lifecycle import Appliance
     from appliance.paths import Paths
     from appliance.settings import Settings
+    from ui.interface import Page
 
 _log = logging.getLogger("app")
 _PROGRESS_S = 2.0
@@ -66,12 +67,12 @@ def run(flags: dict[str, Any], began: float) -> None:
     with bind(settings.host, settings.port) as sock:
         appliance.spawn()
         _say("Office Chat is starting...")
-        app, close_page = build_page(appliance, paths)
-        asyncio.run(serve(appliance, app, close_page, sock, began))
+        app, page = build_page(appliance, paths)
+        asyncio.run(serve(appliance, app, page, sock, began))
 
 
-def build_page(appliance: Appliance, paths: Paths) -> tuple[FastAPI, Callable[[], None]]:
-    """Import Gradio and mount the page behind our own routes. Returns the app and what closes the page's streams."""
+def build_page(appliance: Appliance, paths: Paths) -> tuple[FastAPI, Page]:
+    """Import Gradio and mount the page behind our own routes. Returns the app and the page, which has an end too."""
     _prepare_gradio(paths)
     from appliance.api import make_router
     from appliance.web import make_app
@@ -79,23 +80,23 @@ def build_page(appliance: Appliance, paths: Paths) -> tuple[FastAPI, Callable[[]
 
     settings, chat, persons = appliance.settings, appliance.chat, appliance.persons
     app = make_app(make_router(chat, persons, settings), persons)
-    demo = interface.build(chat, settings, persons)
-    interface.mount(app, demo, settings)
-    return app, demo._queue.close
+    page = interface.build(chat, settings, persons)
+    interface.mount(app, page, settings, persons)
+    return app, page
 
 
-async def serve(
-    appliance: Appliance, app: FastAPI, close_page: Callable[[], None], sock: socket.socket, began: float
-) -> None:
+async def serve(appliance: Appliance, app: FastAPI, page: Page, sock: socket.socket, began: float) -> None:
     """Answer until a signal comes; then drain and close. Raises ApplianceError when it cannot begin."""
     from appliance.server import Server, server_config, start_failed
 
     settings = appliance.settings
 
     async def before_shutdown() -> None:
+        appliance.chat.refuse_new()
+        page.send_waiters_away()
         await appliance.drain()
         # Without this the page's streams never end; before the drain it would cut answers off.
-        close_page()
+        await page.close()
 
     server = Server(server_config(app, settings.host, settings.port), before_shutdown)
     await appliance.start()

@@ -79,7 +79,8 @@ def make_router(chat: ChatService, persons: Persons, settings: Settings) -> APIR
     @router.get("/place")
     async def place(request: Request) -> JSONResponse:
         ahead = chat.place(persons.of(request.cookies), persons.tab_of(request.headers))
-        return JSONResponse({"ahead": ahead}, headers={"cache-control": "no-store"})
+        closing = chat.not_ready_code == Closing.code
+        return JSONResponse({"ahead": ahead, "closing": closing}, headers={"cache-control": "no-store"})
 
     @router.post("/v1/chat/completions")
     async def chat_completions(request: Request) -> Response:

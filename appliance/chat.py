@@ -182,9 +182,13 @@ class ChatService:
                 except Exception as error:  # noqa: BLE001 -- one failing job must not stop the others
                     _log.error("housekeeping failed: %s", where(error))
 
+    def refuse_new(self) -> None:
+        """From now on every new question hears that the program is shutting down."""
+        self._closing = True
+
     async def drain(self, bound_s: float) -> None:
         """Take nothing new, let running answers end for `bound_s`, then end the rest and tell their readers."""
-        self._closing = True
+        self.refuse_new()
         if not self._answers:
             return
         await asyncio.wait(list(self._answers.values()), timeout=bound_s)

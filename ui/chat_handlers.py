@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import gradio as gr
 
-from appliance.errors import ApplianceError
+from appliance.errors import ApplianceError, Closing
 from appliance.log import where
 from ui import conversation_view as view
 from ui.chat_page import ChatPage, ModelStatus, header_html, labels
@@ -205,7 +205,9 @@ class ChatHandlers:
                         shown = value
                         yield shown
         except Exception as error:  # noqa: BLE001  error class to sentence: Gradio would show and print what it is given
-            gr.Warning(self._sentence(error, language), title=say(language, "toast_title"))
+            # That the program ends stands above the box already: page.js asks when a question comes back unanswered.
+            if not isinstance(error, Closing):
+                gr.Warning(self._sentence(error, language), title=say(language, "toast_title"))
 
     async def _show(self, change: Callable[[str, str], Awaitable[None]] | None, request: gr.Request) -> Shown:
         """Make a change, if any, then give what is now to be seen of this tab's conversation."""

@@ -148,5 +148,4 @@ def _welcome_html(language: Language) -> str:
 
 
 def _hint_html(language: Language) -> str:
-    # page.js writes the place in line into the first span while a message waits in Gradio's queue.
-    return f'<span id="place" role="status"></span><span class="keys">{escape(say(language, "hint"))}</span>'
+    return f'<span class="keys">{escape(say(language, "hint"))}</span>'

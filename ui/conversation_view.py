@@ -81,6 +81,9 @@ def running(answer: Answer, language: Language, limit: int) -> str:
         parts.append(_note(say(language, "next"), "waiting"))
     else:
         parts.append(_note(say(language, "thinking"), "thinking"))
+    if "closing" in answer.notices:
+        # The page may never hear how it ended: the program that would tell it is going away.
+        parts.append(_note(say_notice("closing", language, limit)))
     return "\n\n".join(parts)
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import gradio as gr
+from starlette.middleware import Middleware
 
 from ui.chat_handlers import ChatHandlers
 from ui.chat_page import build_page
 from ui.messages import LANGUAGES, SENTENCES, Language, say
+from ui.page_gate import PageEvents, PageGate, PageStreams
 from ui.queue_policy import QueuePolicy
 from ui.session_link import SessionLink
 from ui.theme import make_theme
@@ -26,7 +29,25 @@ if TYPE_CHECKING:
 ASSETS: Final = Path(__file__).parent / "assets"
 
 
-def build(chat: ChatService, settings: Settings, persons: Persons) -> gr.Blocks:
+@dataclass(frozen=True)
+class Page:
+    """The page and what ends it. `build` makes one, `mount` opens it."""
+
+    demo: gr.Blocks
+    policy: QueuePolicy
+    streams: PageStreams
+
+    def send_waiters_away(self) -> None:
+        """Tell everybody in line that nothing new is taken; the chat service must already refuse."""
+        self.policy.let_all_start()
+
+    async def close(self) -> None:
+        """End every stream, once the pages have heard how their answers ended."""
+        await self.streams.close()
+        self.policy.close()
+
+
+def build(chat: ChatService, settings: Settings, persons: Persons) -> Page:
     """Make the page and its queue, and tell `chat` where people wait. Starts nothing."""
     link = SessionLink(persons, settings.language)
     policy = QueuePolicy(settings.n_engine_places, link.identify, settings.session_ttl_s)
@@ -37,14 +58,15 @@ def build(chat: ChatService, settings: Settings, persons: Persons) -> gr.Blocks:
         ChatHandlers(chat, link, policy, settings.max_input_chars).wire(page, demo)
     policy.open_queue(demo)
     chat.attach_page_queue(policy.waiting)
-    return demo
+    return Page(demo, policy, PageStreams(policy.is_open))
 
 
-def mount(app: FastAPI, demo: gr.Blocks, settings: Settings) -> FastAPI:
+def mount(app: FastAPI, built: Page, settings: Settings, persons: Persons) -> FastAPI:
     """Mount the page at "/" of `app`. Routes of our own must be on `app` already: later ones are shadowed."""
+    gate = Middleware(PageGate, events=PageEvents.of(built.demo), streams=built.streams, persons=persons)
     mounted: FastAPI = gr.mount_gradio_app(
         app,
-        demo,
+        built.demo,
         path="/",
         footer_links=[],
         run_history=False,
@@ -57,7 +79,7 @@ def mount(app: FastAPI, demo: gr.Blocks, settings: Settings) -> FastAPI:
         favicon_path=str(ASSETS / "icon.png"),
         theme=make_theme(),
         head=head_html(settings),
-        app_kwargs={"openapi_url": None, "docs_url": None, "redoc_url": None},
+        app_kwargs={"openapi_url": None, "docs_url": None, "redoc_url": None, "middleware": [gate]},
     )
     return mounted
 

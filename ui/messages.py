@@ -46,7 +46,8 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "not_ready": "The model is not ready yet. Please try again in a moment.",
         "empty": "Please write something first.",
         "too_long": "That message is too long.",
-        "already_answering": "Another answer of yours is still being written. Please wait for it or stop it.",
+        "already_answering": "Another answer of yours is still being written, perhaps in another tab. "
+        "Please wait for it or stop it there.",
         "unknown_person": "This page does not know you any more. Please reload it.",
         "refused": "That is not possible right now.",
         "engine_failed": "The engine is being restarted. Please ask again in a moment.",
@@ -56,6 +57,11 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "page_joining": "Sending…",
         "page_forget_sure": "Forget everything? Click again",
         "page_newest": "To the newest message",
+        "page_lost": "The connection to the office PC is lost. Your text is kept, and this page goes on by itself "
+        "as soon as the program is back.",
+        "page_closing": "The program is being shut down. Your text is kept, and this page goes on by itself "
+        "as soon as the program is back.",
+        "page_failed": "Something went wrong here. Please try again.",
     },
     "zh": {
         "title": "办公室聊天",
@@ -88,7 +94,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "not_ready": "模型还没有准备好，请稍后再试。",
         "empty": "请先输入内容。",
         "too_long": "消息太长了。",
-        "already_answering": "您的另一个回答还在生成，请等它结束或先停止它。",
+        "already_answering": "您的另一个回答还在生成（可能在另一个标签页），请等它结束，或在那里停止它。",
         "unknown_person": "页面已不认识您，请刷新页面。",
         "refused": "现在无法这样做。",
         "engine_failed": "引擎正在重新启动，请稍后再问。",
@@ -98,6 +104,9 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "page_joining": "正在发送……",
         "page_forget_sure": "全部忘记？再按一次确认",
         "page_newest": "回到最新消息",
+        "page_lost": "与办公室电脑的连接已断开。您的文字已保留，程序恢复后本页会自动继续。",
+        "page_closing": "程序正在关闭。您的文字已保留，程序恢复后本页会自动继续。",
+        "page_failed": "出了点问题，请再试一次。",
     },
 }
 

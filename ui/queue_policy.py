@@ -101,6 +101,20 @@ class QueuePolicy:
         event = self._queue.event_ids_to_events.get(LocalContext.event_id.get(None) or "")
         return event is None or event.alive
 
+    def is_open(self, session: str) -> bool:
+        """Whether Gradio has messages, or will have, for that session of its own."""
+        return session in self._queue.pending_messages_per_session
+
+    def let_all_start(self) -> None:
+        """Everybody's turn at once: when the chat service takes nothing new, that tells those who wait."""
+        group = self._queue.event_queue_per_concurrency_id.get(CHAT_GROUP)
+        if group is not None:
+            group.concurrency_limit = None
+
+    def close(self) -> None:
+        """Start no more events."""
+        self._queue.close()  # type: ignore[no-untyped-call]
+
     def forget_pages(self) -> None:
         """Drop the last values Gradio keeps of every page: none is needed, and text may be among them."""
         holder = self._holder()

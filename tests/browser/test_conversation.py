@@ -291,3 +291,34 @@ def test_a_reader_who_scrolled_up_stays_there(app: Program, visit: Visit) -> Non
     assert chat.is_visible("newest")
     chat.click("newest")
     chat.wait_until("document.scrollingElement.scrollHeight - innerHeight - scrollY < 60")
+
+
+GAP = """(() => {
+  const seen = (selector) => Array.from(document.querySelectorAll(selector)).find((one) => one.offsetParent);
+  const question = seen("pre.said").getBoundingClientRect();
+  const answer = seen("#live .prose p, #conversation .bot-row p").getBoundingClientRect();
+  return [question.top, answer.top - question.bottom];
+})()"""
+
+
+def test_an_answer_stands_where_it_was_written(app, visit):
+    chat = visit(app)
+    chat.send("word, " * 20)
+    chat.wait_writing_text()
+    while_written = chat.js(GAP)
+    chat.wait_answered()
+    assert chat.js(GAP) == while_written
+
+
+def test_a_narrow_header_shows_who_answers_and_keeps_its_title_on_one_line(app, visit):
+    chat = visit(app, width=360, height=740)
+    chat.ask("hello")
+    long_name = "SmolLM2-135M-Instruct answers on this PC; nothing leaves the office network."
+    chat.page.locator("#header .model").evaluate("(line, text) => { line.textContent = text; }", long_name)
+    for _ in range(2):
+        assert chat.js("document.querySelector('#header .model').scrollWidth") <= 360
+        for part in ("h1", ".model"):
+            assert chat.js(f"(e => e.scrollWidth <= e.clientWidth)(document.querySelector('#header {part}'))")
+        assert chat.js("document.querySelector('#header h1').offsetHeight") < 30
+        assert chat.js("document.documentElement.scrollWidth") <= 360
+        chat.click("forget")  # asks once more

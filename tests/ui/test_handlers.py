@@ -131,6 +131,28 @@ async def test_an_answer_streams_and_is_committed() -> None:
     assert live == ""
 
 
+async def test_an_answer_cut_off_by_the_end_of_the_program_says_so_before_its_stream_ends() -> None:
+    page = Page()
+    asking = request(cookie=PERSONS.issue())
+    shown = page.handlers.ask("hello", asking)
+    await anext(shown)
+    page.chat.refuse_new()
+    drained = asyncio.create_task(page.chat.drain(0.01))
+    rest = [value async for value in shown]
+    await drained
+    assert "shut down" in rest[-1]
+
+
+async def test_who_waits_while_the_program_ends_is_told_by_the_page_not_by_a_toast(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    page = Page()
+    page.chat.refuse_new()
+    with toasts(monkeypatch) as said:
+        assert [value async for value in page.handlers.ask("hello", request(cookie=PERSONS.issue()))] == []
+    assert said == []
+
+
 async def test_a_reader_that_ends_before_its_answer_leaves_the_page_as_it_is() -> None:
     page = Page()
     asking = request(cookie=PERSONS.issue())

@@ -280,10 +280,10 @@ async def test_the_place_is_told_to_its_owner_only(site):
     person = site.persons.of({COOKIE_NAME: site.http.cookies[COOKIE_NAME]})
     tab = "t" * 20
     site.chat.attach_page_queue(lambda: [("other", tab), (person, tab)])
-    assert (await site.http.get("/place", headers={"X-Tab": tab})).json() == {"ahead": 1}
-    assert (await site.http.get("/place")).json() == {"ahead": None}
+    assert (await site.http.get("/place", headers={"X-Tab": tab})).json() == {"ahead": 1, "closing": False}
+    assert (await site.http.get("/place")).json() == {"ahead": None, "closing": False}
     site.http.cookies.clear()
-    assert (await site.http.get("/place", headers={"X-Tab": tab})).json() == {"ahead": None}
+    assert (await site.http.get("/place", headers={"X-Tab": tab})).json() == {"ahead": None, "closing": False}
 
 
 async def test_every_answer_carries_the_security_headers(site):

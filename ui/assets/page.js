@@ -3,7 +3,8 @@
  *   2. an input method's Enter, which must never send,
  *   3. the state of the conversation (idle, waiting, writing) as an attribute the style sheet reads,
  *   4. the place in line while a message waits in Gradio's queue,
- *   5. scrolling that follows the text until the reader scrolls away.
+ *   5. a lost connection: what the page says then, and how it comes back,
+ *   6. scrolling that follows the text until the reader scrolls away.
  * It talks to the server through the same events as the rest of the page and to no other host. */
 (() => {
   "use strict";
@@ -70,6 +71,7 @@
 
   const ENDINGS = new Set(["commit_ask", "commit_again", "commit_go_on", "commit_attach", "stop", "new_chat", "forget"]);
   let nAsked = 0;
+  let nEnding = 0;
   window.fetch = async (input, init) => {
     const url = new URL(input instanceof Request ? input.url : input, document.baseURI);
     if (url.origin !== location.origin) return plainFetch(input, init);
@@ -79,19 +81,27 @@
     const event = eventOf(url, init);
     const isQuestion = ["ask", "again", "go_on"].includes(event);
     if (isQuestion) joining(event);
+    const isEnding = ENDINGS.has(event);
     const asked = nAsked;
     let response;
+    if (isEnding) nEnding += 1;
     try {
       response = await plainFetch(input, { ...init, headers });
     } catch (error) {
       if (isQuestion) settled();
+      if (event && !isLeaving) lost("page_lost");
       throw error;
+    } finally {
+      if (isEnding) nEnding -= 1;
     }
     lastContact = Date.now();
+    if (/\/queue\/data$/.test(url.pathname) && response.body) return watched(response);
+    // Gradio's own words for this are hidden. A refused question (422) comes with a sentence.
+    if (event && !response.ok && response.status !== 422) say(word("page_failed"));
     if (isQuestion) response.ok ? joined() : settled();
     // The answer is in the page once Gradio has read the response and drawn it.
     // What was under way before the latest question says nothing about it.
-    if (ENDINGS.has(event) && asked === nAsked) setTimeout(settled, 0);
+    if (isEnding && asked === nAsked) setTimeout(settled, 0);
     if (event === "restore") restored();
     if (event === "relabel") setTimeout(reveal, 30);
     return response;
@@ -118,7 +128,7 @@
   let state = "idle";
   let lastContact = Date.now();
   const isLive = () => Boolean(document.querySelector("#live .said"));
-  const maySend = () => state === "idle" && Boolean(box() && box().value.trim());
+  const maySend = () => state === "idle" && !isLost && Boolean(box() && box().value.trim());
 
   const setState = (next) => {
     if (next === state) return;
@@ -126,7 +136,7 @@
     root.dataset.chat = next;
     const area = box();
     if (area) area.readOnly = next === "waiting";
-    if (next !== "waiting") say("");
+    say("");
     if (next === "idle" && byId("talk")) holdHeight();
     showButtons();
   };
@@ -147,11 +157,14 @@
   const joined = () => { if (state === "waiting") pollPlace(); };
   // An event of the queue, or its refusal, is over: what the live component shows decides.
   const settled = () => requestAnimationFrame(() => {
+    if (isLost) return;
+    if (state === "waiting" && !isLive()) askWhetherClosing();
     setState(isLive() ? "writing" : "idle");
     if (state === "idle") delete root.dataset.run;
     showButtons();
   });
   const liveChanged = () => {
+    if (isLost) return;
     if (isLive()) {
       if (state === "waiting" && root.dataset.run === "ask") fillBox("");
       const isNews = state === "idle"; // after a reload: an answer nobody on this page has asked for yet
@@ -171,10 +184,17 @@
   };
 
   // ---- 4. the place in line ----------------------------------------------------------------------------------
+  // What stands above the box. A lost connection is more important than everything else.
   const say = (text) => {
+    if (isLost) text = word(isLost);
     const line = byId("place");
     if (line && line.textContent !== text) line.textContent = text;
     root.dataset.inLine = text ? "yes" : "no";
+  };
+  const place = async () => (await window.fetch("place", { signal: AbortSignal.timeout(8000) })).json();
+  // A question that waited came back without an answer: perhaps because the program ends.
+  const askWhetherClosing = async () => {
+    try { if ((await place()).closing) lost("page_closing"); } catch { if (!isLeaving) lost("page_lost"); }
   };
   const PLACE_EVERY_MS = 1000;
   const LOST_AFTER = 5;
@@ -182,18 +202,93 @@
     await new Promise((resolve) => setTimeout(resolve, 300));
     for (let nLost = 0; state === "waiting"; ) {
       try {
-        const { ahead } = await (await window.fetch("place")).json();
+        const { ahead, closing } = await place();
         if (state !== "waiting") return;
+        if (closing) return lost("page_closing");
         // Nobody waits any more and nothing has come for seconds: the stream to this page is lost. The answer is not.
         nLost = ahead === null ? nLost + 1 : 0;
         if (nLost > LOST_AFTER) return location.reload();
         say(ahead === null ? word("page_joining") : word("page_place", { n: ahead + 1 }));
-      } catch { /* the connection is Gradio's to complain about */ }
+      } catch {
+        if (!isLeaving) return lost("page_lost");
+      }
       await new Promise((resolve) => setTimeout(resolve, PLACE_EVERY_MS));
     }
   };
 
-  // ---- 5. scrolling ------------------------------------------------------------------------------------------
+  // ---- 5. a lost connection -----------------------------------------------------------------------------------
+  const BACK_EVERY_MS = 2500;
+  const ENDED_MS = 1500;
+  let isLost = ""; // the key of the sentence
+  let isLeaving = false;
+  let nStreams = 0;
+  window.addEventListener("pagehide", () => { isLeaving = true; });
+  window.addEventListener("pageshow", () => { isLeaving = false; });
+  const answers = async (path) => {
+    try { return (await plainFetch(path, { cache: "no-store", signal: AbortSignal.timeout(8000) })).ok; } catch { return false; }
+  };
+  // The page stops where it is and keeps every word on it. Once the program answers again, a reload shows what there is.
+  const lost = async (sentence) => {
+    if (isLost) return;
+    isLost = sentence;
+    const question = document.querySelector("#live .said");
+    if (question && root.dataset.run === "ask") store("sessionStorage", "office-chat-asked", question.textContent);
+    state = root.dataset.chat = "idle";
+    root.dataset.lost = "yes";
+    box().readOnly = false;
+    say("");
+    showButtons();
+    do {
+      await new Promise((resolve) => setTimeout(resolve, BACK_EVERY_MS));
+    } while (!(await answers("ready")));
+    location.reload();
+  };
+  // A question whose answer never reached the conversation goes back into the box, unless something else is there.
+  const putBack = () => {
+    const question = stored("sessionStorage", "office-chat-asked");
+    if (!question) return;
+    store("sessionStorage", "office-chat-asked", "");
+    const said = Array.from(document.querySelectorAll("#talk .said"), (bubble) => bubble.textContent);
+    if (!box().value && !said.includes(question)) fillBox(question);
+  };
+  // Gradio's stream to this page, so that its end is noticed. An answer whose stream has ended is either over, and the
+  // page asks for the result, or the connection is lost.
+  const watched = (response) => {
+    const reader = response.body.getReader();
+    nStreams += 1;
+    const ended = () => {
+      nStreams -= 1;
+      setTimeout(streamEnded, ENDED_MS);
+    };
+    const body = new ReadableStream({
+      async pull(controller) {
+        try {
+          const { done, value } = await reader.read();
+          if (!done) return controller.enqueue(value);
+          controller.close();
+        } catch (error) {
+          controller.error(error);
+        }
+        ended();
+      },
+      cancel(reason) {
+        ended();
+        return reader.cancel(reason);
+      },
+    });
+    return new Response(body, { status: response.status, headers: response.headers });
+  };
+  const streamEnded = async () => {
+    const isOver = () => state !== "writing" || isLost || isLeaving || nStreams || nEnding;
+    const asked = nAsked;
+    if (isOver()) return;
+    const isThere = await answers("ready");
+    if (isOver() || asked !== nAsked) return;
+    if (isThere) location.reload(); // only the stream is lost
+    else lost("page_lost");
+  };
+
+  // ---- 6. scrolling ------------------------------------------------------------------------------------------
   const NEAR_PX = 48;
   let following = true;
   let lastTop = 0;
@@ -225,6 +320,7 @@
   let isOurs = false;
   const restored = () => setTimeout(() => {
     attachTo();
+    setTimeout(putBack, 300);
     if (language === config.built) return reveal();
     isOurs = true;
     relabel();
@@ -234,6 +330,7 @@
     language = language === "zh" ? "en" : "zh";
     store("localStorage", "office-chat-language", language);
     showLanguage();
+    if (isLost) say("");
     if (newest) newest.setAttribute("aria-label", word("page_newest"));
   };
 
@@ -295,6 +392,10 @@
     newest.setAttribute("aria-label", word("page_newest"));
     newest.addEventListener("click", () => { following = true; follow(); });
     byId("composer").append(newest);
+    const line = document.createElement("div");
+    line.id = "place";
+    line.setAttribute("role", "status");
+    byId("composer").prepend(line);
     setInterval(() => { if (document.querySelector("#header [data-loading]")) askHello(); }, 2000);
     // What was typed survives a reload: Gradio reloads the page itself when a lost connection is back.
     const draft = stored("sessionStorage", "office-chat-draft");
