@@ -15,7 +15,8 @@ from appliance.engine.config import EngineConfig
 
 log = logging.getLogger(__name__)
 
-NICE = {"low": 10, "normal": 0, "high": -10}
+NICE = {"low": 10, "courteous": 3, "normal": 0, "high": -10}
+"""Courteous is mild: the engine's threads wait for each other, so that one of them on short time slows them all."""
 _BUSY_CORES = 0.3
 """Other programs using more than this means that somebody is working at the computer."""
 _CALM_CORES = 0.15
@@ -72,7 +73,7 @@ class Courtesy:
         self.others_busy = busy
         if self._can_return:
             with _refusable("the priority"):
-                _set_priority(psutil.Process(), "low" if busy else "normal")
+                _set_priority(psutil.Process(), "courteous" if busy else "normal")
 
     def _watch(self) -> None:
         all_s, ours_s, then = _busy_s(), self._ours_s(), time.monotonic()
@@ -116,7 +117,8 @@ def _set_priority(process: psutil.Process, name: str) -> None:
     """On Unix for every thread: niceness belongs to threads there, and the kernels run in several."""
     if os.name == "nt":
         classes = {
-            "low": psutil.BELOW_NORMAL_PRIORITY_CLASS,
+            "low": psutil.IDLE_PRIORITY_CLASS,
+            "courteous": psutil.BELOW_NORMAL_PRIORITY_CLASS,
             "normal": psutil.NORMAL_PRIORITY_CLASS,
             "high": psutil.ABOVE_NORMAL_PRIORITY_CLASS,
         }
