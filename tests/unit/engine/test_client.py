@@ -21,7 +21,7 @@ from appliance.errors import ModelFileError, NotReady
 from tests.unit.engine.waiting import engine_pids, gone, is_alive, run_script, until
 
 LONG = "abcdefghij" * 20
-SLOW = {"n_ctx_seq": 4096, "max_input_tokens": 3000, "echo_step_s": 0.3}
+SLOW = {"n_ctx_seq": 4096, "max_input_tokens": 3000, "echo_step_s": 0.15}
 """With a question of VERY_LONG an answer takes several steps before its first word."""
 VERY_LONG = "0123456789" * 200
 

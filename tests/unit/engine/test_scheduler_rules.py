@@ -141,7 +141,7 @@ def test_a_second_tab_is_served_when_nobody_else_waits():
 
 
 def test_a_request_gets_its_slot_only_when_the_step_has_room_for_its_prompt():
-    queue = scheduler(costing(prompt_row_s=0.1 / 42.5))  # 42 prompt rows a step while nobody is being answered
+    queue = scheduler(costing(prompt_row_s=0.25 / 42.5))  # 42 prompt rows a step while nobody is being answered
     for i in range(5):
         queue.add(sequence(f"p{i}", n_prompt=30, arrived_s=i / 100))
     assert place_all(queue) == ["p0", "p1"]
@@ -165,7 +165,7 @@ def test_prompts_leave_a_running_answer_its_longest_gap():
 
 
 def test_a_step_with_prompts_takes_three_times_its_answers_so_that_first_words_leave_in_small_lots():
-    queue = scheduler(costing(decode_s=0.05, prompt_row_s=0.001), max_itl_s=0.5, n_slots=2)
+    queue = scheduler(costing(decode_s=0.1, prompt_row_s=0.002), max_itl_s=0.5, n_slots=2)
     queue.add(sequence("running"))
     place_all(queue)
     prefilled(queue)
@@ -187,7 +187,7 @@ def test_a_slow_computer_still_reads_some_of_a_prompt_in_every_step():
 
 
 def test_prompts_are_read_one_after_another_so_that_first_words_leave_early():
-    queue = scheduler(costing(prompt_row_s=0.1 / 42.5))  # 42 prompt rows a step while nobody is being answered
+    queue = scheduler(costing(prompt_row_s=0.25 / 42.5))  # 42 prompt rows a step while nobody is being answered
     for i in range(2):
         queue.add(sequence(f"p{i}", n_prompt=40, arrived_s=i / 100))
     place_all(queue)
