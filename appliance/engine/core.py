@@ -6,6 +6,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
+from operator import attrgetter
 
 from appliance.engine.backend import Backend, DecodeFailed, NoRoom, Rows
 from appliance.engine.batch_shape import ROW_GROUP
@@ -169,7 +170,7 @@ class Engine:
             self._evaluate(step, updates)
         except NoRoom:
             # One victim, never a retry loop: whoever came last has the least to lose.
-            victim = max((s for s, _ in step.rows), key=_arrival)
+            victim = max((s for s, _ in step.rows), key=attrgetter("arrived_s"))
             log.warning("no room in the KV cells with %s rows: gave up the youngest request", len(step.rows))
             updates += self._finish(victim, FinishReason.ERROR, error="no_room")
         except DecodeFailed as failure:
@@ -347,7 +348,3 @@ class Engine:
         for layer in (self._config.sampling, asked):
             chosen = replace(chosen, **{k: v for k, v in vars(layer).items() if v is not None})
         return chosen
-
-
-def _arrival(sequence: Sequence) -> float:
-    return sequence.arrived_s

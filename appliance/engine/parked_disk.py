@@ -64,15 +64,12 @@ class DiskShelf:
             pending = self._pending.get(owner.conversation)
         if pending is not None:
             return pending.token_ids
-        try:
+        with _survive():
             found = self._cache.get(owner.conversation, read=True)
-            if found is None:
-                return None
-            with io.BytesIO(found) if isinstance(found, bytes) else found as file:
-                return _read_head(file)[1]
-        except _DISK_ERRORS as error:
-            log.warning("parked conversations: the disk refused (%s)", type(error).__name__)
-            return None
+            if found is not None:
+                with io.BytesIO(found) if isinstance(found, bytes) else found as file:
+                    return _read_head(file)[1]
+        return None
 
     def take(self, owner: Owner) -> KvState | None:
         """See `Shelf`."""
@@ -81,12 +78,11 @@ class DiskShelf:
             pending = self._pending.pop(key, None)
         if pending is not None:
             return pending
-        try:
+        with _survive():
             record = self._cache.pop(key)
-            return None if record is None else _unpack(record)
-        except _DISK_ERRORS as error:
-            log.warning("parked conversations: the disk refused (%s)", type(error).__name__)
-            return None
+            if record is not None:
+                return _unpack(record)
+        return None
 
     def drop_conversation(self, owner: Owner) -> None:
         """See `Shelf`."""
@@ -148,7 +144,7 @@ def _survive() -> Iterator[None]:
 
 
 def _open(directory: Path, limit_bytes: int) -> diskcache.Cache:
-    """Open, or move a damaged one aside and start afresh."""
+    """Open, or delete a damaged one, which holds nothing that cannot be computed again, and start afresh."""
     for _ in range(2):
         try:
             return diskcache.Cache(str(directory), size_limit=limit_bytes, tag_index=True, timeout=5)

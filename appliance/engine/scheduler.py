@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 
 from appliance.engine.sequence import Sequence
 from appliance.engine.step_cost import StepCost
@@ -84,7 +84,7 @@ class Scheduler:
         limit_s = max(self._rules.starvation_limit_s, _STARVATION_STEPS * self._cost.step_s)
         shares = Counter(s.request.person for s in self.running)
         ranked: list[tuple[tuple[int, int, float], Sequence]] = []
-        for sequence in sorted(self.waiting, key=_arrival):
+        for sequence in sorted(self.waiting, key=attrgetter("arrived_s")):
             share = shares[sequence.request.person]
             shares[sequence.request.person] += 1
             if now_s - sequence.arrived_s > limit_s:
@@ -130,7 +130,7 @@ class Scheduler:
         n_decoding = sum(not s.is_prefilling for s in self.running)
         budget = self._prompt_budget()
         counts: dict[Sequence, int] = {}
-        for sequence in sorted((s for s in self.running if s.is_prefilling), key=_placement):
+        for sequence in sorted((s for s in self.running if s.is_prefilling), key=attrgetter("placed")):
             counts[sequence] = min(sequence.n_chunk, budget)
             budget -= counts[sequence]
         rows = tuple((s, n) for s in self.running if (n := counts.get(s, 1)) > 0)
@@ -156,11 +156,3 @@ class Scheduler:
         planned_s = max(_SHORT_STEP_S, _DECODE_SHARE * self._cost.decode_s(n_decoding))
         fitting = self._cost.prompt_rows_within(min(planned_s, self._rules.max_itl_s * _SAFETY), n_decoding)
         return min(max(fitting, _MIN_CHUNK), self._rules.n_batch - n_decoding)
-
-
-def _arrival(sequence: Sequence) -> float:
-    return sequence.arrived_s
-
-
-def _placement(sequence: Sequence) -> int:
-    return sequence.placed
