@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from appliance.engine.backend import Logits, Rows
+from appliance.engine.backend import N_BATCH, Logits, Rows
 from appliance.engine.config import EngineConfig
-from appliance.engine.llama_backend import N_BATCH, LlamaBackend
+from appliance.engine.llama_backend import LlamaBackend
 from appliance.engine.parked_disk import DiskShelf
 from appliance.engine.prefix_cache import KvState, Owner, PrefixCache
 from appliance.engine.sampler import TokenSampler, sample

@@ -15,6 +15,9 @@ from appliance.errors import ApplianceError
 Logits = NDArray[np.float32]
 """(n_rows, n_vocab), writable, valid until the next `decode`."""
 
+N_BATCH = 512
+"""Most rows of one step: what the scheduler may plan and every backend has to take."""
+
 
 class NoRoom(ApplianceError):
     """The KV cells cannot take this batch: give somebody up, trying again cannot help."""

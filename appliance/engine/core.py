@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from operator import attrgetter
 
-from appliance.engine.backend import Backend, DecodeFailed, NoRoom, Rows
+from appliance.engine.backend import N_BATCH, Backend, DecodeFailed, NoRoom, Rows
 from appliance.engine.batch_shape import ROW_GROUP
 from appliance.engine.config import EngineConfig
 from appliance.engine.detokenizer import Detokenizer
@@ -25,9 +25,6 @@ log = logging.getLogger(__name__)
 
 Updates = list[tuple[str, Update]]
 """(request_id, update) in the order they happened."""
-
-N_BATCH = 512
-"""Most rows one step may evaluate."""
 
 _N_CHARACTER_TOKENS = 3
 """Bytes, and so at most tokens, that an unfinished UTF-8 character can have."""

@@ -17,14 +17,11 @@ from llama_cpp import __version__ as llama_version
 from llama_cpp import llama_cpp as llama
 from numpy.typing import NDArray
 
-from appliance.engine.backend import DecodeFailed, Logits, NoRoom, Rows
+from appliance.engine.backend import N_BATCH, DecodeFailed, Logits, NoRoom, Rows
 from appliance.engine.config import EngineConfig
 from appliance.engine.cpu import physical_cores
 from appliance.engine.request import SamplingParams
 from appliance.errors import ModelFileError
-
-N_BATCH = 512
-"""Most rows of one batch, and of one evaluation inside llama.cpp."""
 
 _LOG_ERROR = 4  # GGML_LOG_LEVEL_ERROR
 

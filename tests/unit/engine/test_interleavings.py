@@ -8,8 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
-from appliance.engine.backend import DecodeFailed, NoRoom, Rows
-from appliance.engine.core import N_BATCH
+from appliance.engine.backend import N_BATCH, DecodeFailed, NoRoom, Rows
 from appliance.engine.echo_backend import EchoBackend
 from appliance.engine.prompt import PromptBuilder
 from appliance.engine.request import Finished, FinishReason, Message, Request, Started

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from appliance.engine.backend import Rows
-from appliance.engine.core import N_BATCH
+from appliance.engine.backend import N_BATCH, Rows
 from appliance.engine.echo_backend import ByteVocabulary
 from appliance.engine.request import Delta, FinishReason, Message, Request, SamplingParams, Started
 from tests.unit.engine.scripted import Bench, WatchedEcho
