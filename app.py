@@ -56,7 +56,7 @@ def run(flags: dict[str, Any], began: float) -> None:
     from appliance.log import open_log
     from appliance.paths import Paths
     from appliance.server import bind
-    from appliance.settings import load_settings
+    from appliance.settings_files import load_settings
 
     config = flags.pop("config", None)
     settings = load_settings(os.environ, flags, Path(config) if config else None)

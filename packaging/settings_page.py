@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from appliance.settings import ENV_PREFIX, Settings, expected
+from appliance.settings import Settings, expected
+from appliance.settings_files import ENV_PREFIX
 
 HEAD = f"""# Settings
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from appliance.errors import SettingsError
-from appliance.settings import Settings, expected, load_settings
+from appliance.settings import Settings, expected
+from appliance.settings_files import load_settings
 
 
 def load(tmp_path: Path, toml: str = "", env: dict[str, str] | None = None, **flags: object) -> Settings:
