@@ -40,10 +40,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run until told to end. Returns the exit code: 0 after a drain, 1 with a sentence when it cannot run."""
     began = time.monotonic()
     signal.signal(signal.SIGTERM, _end_early)
+    given = _given(argv)
+    command = given.pop("command", None)
     try:
-        run(_flags(argv), began)
+        if command is not None:
+            run_command(command, given)
+        else:
+            run(given, began)
     except ApplianceError as error:
-        _say(f"Office Chat cannot start: {error}", to_errors=True)
+        _say(f"Office Chat cannot {'start' if command is None else 'do that'}: {error}", to_errors=True)
         return 1
     except KeyboardInterrupt:
         return 130
@@ -71,15 +76,29 @@ def run(flags: dict[str, Any], began: float) -> None:
         asyncio.run(serve(appliance, app, page, sock, began))
 
 
+def run_command(name: str, given: dict[str, Any]) -> None:
+    """What the owner does beside the running program; raises ApplianceError with a sentence."""
+    from appliance.owner_commands import COMMANDS
+    from appliance.paths import Paths
+    from appliance.settings_files import load_settings
+
+    config = given.pop("config", None)
+    flags = {"data_dir": given["data_dir"]} if "data_dir" in given else {}
+    paths = Paths(Path(load_settings(os.environ, flags, Path(config) if config else None).data_dir))
+    paths.prepare()
+    COMMANDS[name].run(paths, argparse.Namespace(**given), _say)
+
+
 def build_page(appliance: Appliance, paths: Paths) -> tuple[FastAPI, Page]:
     """Import Gradio and mount the page behind our own routes. Returns the app and the page, which has an end too."""
     _prepare_gradio(paths)
     from appliance.api import make_router
     from appliance.web import make_app
     from ui import interface
+    from ui.messages import in_both
 
     settings, chat, persons = appliance.settings, appliance.chat, appliance.persons
-    app = make_app(make_router(chat, persons, settings), persons)
+    app = make_app([make_router(chat, persons, settings)], persons, appliance.access, in_both)
     page = interface.build(chat, settings, persons)
     interface.mount(app, page, settings, persons)
     return app, page
@@ -172,20 +191,36 @@ def _prepare_gradio(paths: Paths) -> None:
         del os.environ[name]
 
 
-def _flags(argv: Sequence[str] | None) -> dict[str, Any]:
-    """The settings given as flags, as text; the settings table judges the values."""
+def _given(argv: Sequence[str] | None) -> dict[str, Any]:
+    """The command, if any, and the settings given as flags, as text; the settings table judges the values."""
+    from appliance.owner_commands import COMMANDS
+
     parser = argparse.ArgumentParser(
-        prog="app.py", description="Chat with a small language model on the office network."
+        prog="app.py",
+        description="Chat with a small language model on the office network. Without a command it starts.",
     )
     parser.add_argument("--host", help="address to listen on")
     parser.add_argument("--port", help="port to listen on")
-    parser.add_argument("--data-dir", help="folder for models, logs and settings")
     parser.add_argument("--model", help="GGUF file that answers: a path, or a name in the models folder")
-    parser.add_argument("--config", help="settings file (TOML) instead of the one in the data folder")
     parser.add_argument(
         "--no-browser", dest="open_browser", action="store_const", const=False, help="open no page here"
     )
+    _add_places(parser)
+    commands = parser.add_subparsers(dest="command", title="commands", metavar="")
+    for name, command in COMMANDS.items():
+        words = commands.add_parser(name, help=command.help, description=command.help)
+        if command.takes_name:
+            words.add_argument("name", help="whose key")
+        _add_places(words)
     return {name: value for name, value in vars(parser.parse_args(argv)).items() if value is not None}
+
+
+def _add_places(parser: argparse.ArgumentParser) -> None:
+    """Flags that may stand before and after a command. Without SUPPRESS the one after it would undo the one before."""
+    parser.add_argument("--data-dir", default=argparse.SUPPRESS, help="folder for models, logs and settings")
+    parser.add_argument(
+        "--config", default=argparse.SUPPRESS, help="settings file (TOML) instead of the one in the data folder"
+    )
 
 
 def _say(text: str, *, to_errors: bool = False) -> None:

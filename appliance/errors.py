@@ -68,6 +68,42 @@ class UnknownPerson(Refused):
     code = "unknown_person"
 
 
+class UnknownHost(Refused):
+    """The request was sent to a name that is not this PC's: perhaps a foreign page's trick (DNS rebinding)."""
+
+    code = "unknown_host"
+
+
+class ForeignOrigin(Refused):
+    """A page from elsewhere is behind the request."""
+
+    code = "foreign_origin"
+
+
+class LoginNeeded(Refused):
+    """The page asks for the passcode, and this request carries no login that counts."""
+
+    code = "login_needed"
+
+
+class NeedsKey(Refused):
+    """A program without an API key."""
+
+    code = "needs_key"
+
+
+class NeedsAdmin(Refused):
+    """The admin's password has not been given."""
+
+    code = "needs_admin"
+
+
+class NotAdmin(Refused):
+    """Somebody known, but not the admin."""
+
+    code = "not_admin"
+
+
 class EngineFailed(ApplianceError):
     """The engine ended while it was writing; what it had written is kept."""
 

@@ -7,6 +7,7 @@ import contextlib
 import logging
 from pathlib import Path
 
+from appliance.access import Access
 from appliance.chat import ChatService
 from appliance.engine.client import EngineClient
 from appliance.engine.request import EngineInfo
@@ -23,7 +24,7 @@ DRAIN_S = 2.0
 
 
 class Appliance:
-    """Engine, chat service and persons. Order: build, spawn, start, drain, close."""
+    """Engine, chat service, persons and rights. Order: build, spawn, start, drain, close."""
 
     def __init__(self, settings: Settings, paths: Paths) -> None:
         """Find the model; raises ModelFileError. Nothing runs yet."""
@@ -31,7 +32,9 @@ class Appliance:
         self.model_path: Path | None = find_model(settings.model, paths.models) if settings.backend == "llama" else None
         self.engine = EngineClient(settings.engine_config(self.model_path, paths.parked))
         self.chat = ChatService(self.engine, settings)
-        self.persons = Persons(load_secret(paths.secret))
+        secret = load_secret(paths.secret)
+        self.persons = Persons(secret)
+        self.access = Access.of(settings, paths, self.persons, secret)
         self._housekeeping: asyncio.Task[None] | None = None
 
     def spawn(self) -> None:

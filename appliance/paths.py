@@ -54,8 +54,23 @@ class Paths:
 
     @property
     def secret(self) -> Path:
-        """The key that signs person cookies; readable by its owner only."""
+        """The key that signs cookies; readable by its owner only, as the next three are."""
         return self.data_dir / "secret.key"
+
+    @property
+    def passwords(self) -> Path:
+        """Hashes of passcode and admin password."""
+        return self.data_dir / "passwords.json"
+
+    @property
+    def api_keys(self) -> Path:
+        """Digests of the API keys."""
+        return self.data_dir / "api-keys.json"
+
+    @property
+    def ended_logins(self) -> Path:
+        """Logins that were ended before their time."""
+        return self.data_dir / "ended-logins.json"
 
     def prepare(self) -> None:
         """Make the folders and try a write; raises StartFailed with the folder and the remedy."""

@@ -1,11 +1,10 @@
 """Who asks: a person is a signed anonymous cookie, a conversation is a random id its tab sends along.
 
-Knows nothing of accounts, and Gradio's session hash proves nothing here.
+Knows nothing of logins (access.py does), and Gradio's session hash proves nothing here.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import secrets
 from collections.abc import Mapping
@@ -16,6 +15,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from appliance.errors import StartFailed
+from appliance.private_file import write_private
 
 COOKIE_NAME = "office_chat_person"
 TAB_HEADER = "x-tab"
@@ -45,13 +45,7 @@ def _read_or_make(path: Path) -> bytes:
     if len(secret) >= _SECRET_BYTES:
         return secret
     fresh = secrets.token_bytes(_SECRET_BYTES)
-    draft = path.with_suffix(".new")
-    draft.unlink(missing_ok=True)
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(fresh)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
+    write_private(path, fresh)
     return fresh
 
 

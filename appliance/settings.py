@@ -11,6 +11,7 @@ from pydantic.fields import FieldInfo
 
 from appliance.engine.config import EngineConfig
 from appliance.engine.request import SamplingParams
+from appliance.hosts import parse_host_list
 
 _MAX_CORE = 4095
 
@@ -45,6 +46,16 @@ class Settings(BaseModel):
         "Address to listen on; 127.0.0.1 keeps colleagues out.",
     )
     port: int = _row(7860, "Port to listen on.", ge=1, le=65535)
+    access: Literal["open", "passcode"] = _row(
+        "open", "Who may chat: open, everybody who reaches the address; passcode, who knows the shared passcode."
+    )
+    allowed_hosts: str = _row(
+        "",
+        "Further names or addresses of this PC, like chat.example, 10.0.0.5: behind a proxy, or in a domain.",
+        max_length=1000,
+    )
+    login_days: float = _row(30, "How long a login with the passcode lasts.", unit="days", ge=0.01, le=365)
+    admin_login_hours: float = _row(12, "How long a login of the admin lasts.", unit="hours", ge=0.1, le=720)
     data_dir: str = _row("", "Folder for models, logs and the settings file; empty: the platform's own.")
     model: str = _row("", "GGUF file that answers; empty: the largest in the models folder, else the starter model.")
     backend: Literal["llama", "echo"] = _row("llama", "llama, or echo: repeats the question, for tests.")
@@ -104,6 +115,11 @@ class Settings(BaseModel):
     repetition_penalty: float | None = _row(
         None, "Over 1 makes repeating less likely; not set: the model's own.", ge=0.5, le=2
     )
+
+    @property
+    def allowed_host_names(self) -> tuple[str, ...]:
+        """`allowed_hosts`, one by one; loading the settings has refused what cannot be read."""
+        return parse_host_list(self.allowed_hosts) or ()
 
     @property
     def n_look_ahead(self) -> int:

@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from appliance.errors import SettingsError
+from appliance.hosts import parse_host_list
 from appliance.paths import CONFIG_NAME, default_data_dir
 from appliance.settings import Settings, expected, parse_cores
 
@@ -104,6 +105,8 @@ def _cross_check(settings: Settings, origins: Mapping[str, str]) -> None:
     if cores is None or any(core >= n_cores for core in cores):
         right = f"processor numbers from 0 to {n_cores - 1}, like 0,2-3"
         raise _conflict("engine_cores", settings, origins, right)
+    if parse_host_list(settings.allowed_hosts) is None:
+        raise _conflict("allowed_hosts", settings, origins, "names or addresses without ports, like chat.example")
     if settings.engine_priority == "realtime" and not 0 < len(cores) < n_cores:
         right = "another one, or engine_cores that leave at least one core to other programs"
         raise _conflict("engine_priority", settings, origins, right)

@@ -1,16 +1,30 @@
-"""The FastAPI app around the page: middleware in order, own routes, and what a visitor sees of an unforeseen error."""
+"""The FastAPI app around the page: middleware in order, who may pass, and what is seen of an unforeseen error."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, FastAPI
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from appliance.errors import InputTooLong
+from appliance.access import FOR_PROGRAMS, Access
+from appliance.errors import (
+    ForeignOrigin,
+    InputTooLong,
+    LoginNeeded,
+    NeedsAdmin,
+    NeedsKey,
+    NotAdmin,
+    Refused,
+    UnknownHost,
+)
+from appliance.hosts import is_foreign, parse_authority
 from appliance.log import where
 from appliance.person import PersonCookie, Persons
 
@@ -20,12 +34,13 @@ MAX_API_BODY_BYTES = 1_000_000
 # A page request carries one message; the longest that is to be cut rather than refused, as a client escapes it.
 MAX_PAGE_BODY_BYTES = 8_000_000
 _MAX_DISCARD_BYTES = 16_000_000
+_NO_STORE: Final = {"cache-control": "no-store"}
 
 _SECURITY_HEADERS = {
     "content-security-policy": (
         "default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
         "img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; object-src 'none'; "
-        "base-uri 'self'; frame-ancestors 'none'"
+        "base-uri 'self'; form-action 'self'; frame-ancestors 'none'"
     ),
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
@@ -48,10 +63,74 @@ class SecurityHeaders:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in _SECURITY_HEADERS.items():
-                    headers[name] = value
+                    headers.setdefault(name, value)
             await send(message)
 
         await self._app(scope, receive, send_with_headers)
+
+
+_STATUS: Final = {
+    UnknownHost.code: 421,
+    ForeignOrigin.code: 403,
+    LoginNeeded.code: 401,
+    NeedsKey.code: 401,
+    NeedsAdmin.code: 401,
+    NotAdmin.code: 403,
+}
+
+
+class Doorkeeper:
+    """Pure-ASGI middleware: nobody gets past it under a foreign name, from a foreign page or without the right.
+
+    Everything behind it may ask `caller_of`.
+    """
+
+    def __init__(self, app: ASGIApp, access: Access, sentence: Callable[[str], str]) -> None:
+        self._app = app
+        self._access = access
+        self._sentence = sentence
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on what may pass; the rest gets a sentence, or the login page where a person is looking."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            raise RuntimeError(f"there is no door for {scope['type']}")
+        connection = HTTPConnection(scope)
+        try:
+            self._judge(connection)
+        except Refused as refusal:
+            await self._refusal(connection, refusal.code)(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+    def _judge(self, connection: HTTPConnection) -> None:
+        scope = connection.scope
+        named = connection.headers.getlist("host")
+        host = parse_authority(named[0]) if len(named) == 1 else None
+        local_address = scope["server"][0] if scope.get("server") else None
+        if host is None or not self._access.hosts.knows(host, local_address):
+            raise UnknownHost("not a name of this PC")
+        if is_foreign(connection.headers, scope["method"], host):
+            raise ForeignOrigin("a foreign page is behind this")
+        self._access.check(self._access.identify(connection, host), scope["path"])
+
+    def _refusal(self, connection: HTTPConnection, code: str) -> Response:
+        scope = connection.scope
+        path = scope["path"]
+        if path.startswith(FOR_PROGRAMS):
+            body = error_body(self._sentence(code), kind="authentication_error", code=code)
+            headers = {"www-authenticate": "Bearer"} if _STATUS[code] == 401 else {}
+            return JSONResponse(body, status_code=_STATUS[code], headers=headers)
+        is_looking = scope["method"] == "GET" and "text/html" in connection.headers.get("accept", "")
+        if is_looking and code in (LoginNeeded.code, NeedsAdmin.code):
+            wanted = path + (f"?{query}" if (query := scope["query_string"].decode("latin-1")) else "")
+            login = "/login" if code == LoginNeeded.code else "/admin/login"
+            return RedirectResponse(f"{login}?{urlencode({'next': wanted})}", status_code=303, headers=_NO_STORE)
+        if is_looking:
+            return PlainTextResponse(self._sentence(code), status_code=_STATUS[code], headers=_NO_STORE)
+        return JSONResponse({"detail": self._sentence(code)}, status_code=_STATUS[code], headers=_NO_STORE)
 
 
 class BodyLimit:
@@ -96,14 +175,19 @@ class BodyLimit:
             await _too_long(limit)(scope, receive, send)
 
 
-def make_app(router: APIRouter, persons: Persons) -> FastAPI:
-    """The app the page is mounted on: no schema, no documentation pages, our routes before anything else."""
+def make_app(routers: Sequence[APIRouter], persons: Persons, access: Access, sentence: Callable[[str], str]) -> FastAPI:
+    """The app the page is mounted on: no schema, no documentation pages, our routes before anything else.
+
+    `sentence` tells a person what a refusal's code means, in every language.
+    """
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
-    app.include_router(router)
+    for router in routers:
+        app.include_router(router)
     app.add_exception_handler(Exception, _unforeseen)
     # The one added last is the outermost.
     app.add_middleware(PersonCookie, persons=persons)
     app.add_middleware(BodyLimit)
+    app.add_middleware(Doorkeeper, access=access, sentence=sentence)
     app.add_middleware(SecurityHeaders)
     return app
 

@@ -52,6 +52,13 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "refused": "That is not possible right now.",
         "engine_failed": "The engine is being restarted. Please ask again in a moment.",
         "failed": "Something went wrong here. Please try again.",
+        "unknown_host": "This program does not answer to the name in that address. Please use one of the addresses it "
+        "prints when it starts. (For the owner: further names belong into the setting allowed_hosts.)",
+        "foreign_origin": "This request comes from a page of somebody else and is not carried out.",
+        "login_needed": "Please log in first.",
+        "needs_key": "This needs a valid API key: Authorization: Bearer <key>.",
+        "needs_admin": "This is for the admin. Please log in as the admin first.",
+        "not_admin": "This is for the admin alone.",
         "toast_title": "Sorry",
         "page_place": "You are number {n} in line. Your message is sent as soon as it is your turn.",
         "page_joining": "Sending…",
@@ -99,6 +106,13 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "refused": "现在无法这样做。",
         "engine_failed": "引擎正在重新启动，请稍后再问。",
         "failed": "出了点问题，请再试一次。",
+        "unknown_host": "本程序不使用该网址中的名称，请使用程序启动时显示的地址。"
+        "（管理员：其他名称请写入设置 allowed_hosts。）",
+        "foreign_origin": "该请求来自其他网站的页面，已被拒绝。",
+        "login_needed": "请先登录。",
+        "needs_key": "需要有效的 API 密钥：Authorization: Bearer <密钥>。",
+        "needs_admin": "此处仅限管理员，请先以管理员身份登录。",
+        "not_admin": "此处仅限管理员。",
         "toast_title": "抱歉",
         "page_place": "您排在第 {n} 位，轮到您时会自动发送。",
         "page_joining": "正在发送……",
@@ -117,6 +131,11 @@ def say(language: Language, key: str, **values: object) -> str:
     Raises KeyError for a key or a placeholder that does not exist.
     """
     return SENTENCES[language][key].format(**values)
+
+
+def in_both(key: str) -> str:
+    """The sentence in both languages, for answers to whoever it may be."""
+    return "\n".join(say(language, key) for language in LANGUAGES)
 
 
 def known(key: str) -> bool:

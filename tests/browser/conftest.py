@@ -40,7 +40,9 @@ class Programs:
         key = tuple(sorted(settings.items()))
         if key not in self._running:
             data_dir = self._folder / str(len(self._running))
-            self._running[key] = Program(data_dir, **{"backend": "echo", **settings}).wait_ready()
+            self._running[key] = Program(
+                data_dir, **{"backend": "echo", "allowed_hosts": HOST, **settings}
+            ).wait_ready()
         return self._running[key]
 
     def close(self) -> None:

@@ -18,6 +18,8 @@ OWNERS = {
     "gradio_client": (),
     "llama_cpp": ("appliance/engine/llama_backend.py", "bench/*"),
     "diskcache": ("appliance/answer_cache.py", "appliance/engine/parked_disk.py"),
+    "argon2": ("appliance/passwords.py",),
+    "itsdangerous": ("appliance/person.py", "appliance/logins.py"),
     "psutil": ("appliance/health.py", "appliance/network.py", "appliance/engine/cpu.py", "bench/*"),
 }
 # Importer, what it must not import, and the exceptions.

@@ -6,15 +6,18 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import httpx
 import pytest
 
+from appliance.access import Access
 from appliance.api import make_router
 from appliance.api_request import ApiError, conversation, parse
 from appliance.chat import ChatService
 from appliance.engine.client import EngineState
 from appliance.engine.request import FinishReason, Message, Request
+from appliance.paths import Paths
 from appliance.person import COOKIE_NAME, Persons
 from appliance.settings import Settings
 from appliance.web import make_app
@@ -42,12 +45,13 @@ class ParrotEngine(ScriptedEngine):
 class Site:
     """The app without the page, and a client of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, data_dir: Path) -> None:
         self.engine = ParrotEngine()
         self.settings = Settings(max_batch_size=2, look_ahead=0, queue_size=0)
         self.chat = ChatService(self.engine, self.settings)
         self.persons = Persons(b"k" * 32)
-        self.app = make_app(make_router(self.chat, self.persons, self.settings), self.persons)
+        access = Access.of(self.settings, Paths(data_dir), self.persons, b"k" * 32)
+        self.app = make_app([make_router(self.chat, self.persons, self.settings)], self.persons, access, str)
 
         @self.app.get("/")
         async def page() -> str:
@@ -58,15 +62,15 @@ class Site:
             raise ValueError("a secret")
 
         transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
-        self.http = httpx.AsyncClient(transport=transport, base_url="http://test")
+        self.http = httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1")
 
     async def complete(self, **body: object) -> httpx.Response:
         return await self.http.post("/v1/chat/completions", json={"messages": [USER], **body})
 
 
 @pytest.fixture
-async def site() -> AsyncIterator[Site]:
-    site = Site()
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
+    site = Site(tmp_path)
     async with site.http:
         yield site
 
