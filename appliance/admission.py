@@ -32,9 +32,17 @@ class _Ticket:
 class Place:
     """One answer's place. `release` may be called any number of times."""
 
-    def __init__(self, admission: Admission, key: Key | None) -> None:
+    def __init__(self, admission: Admission, key: Key | None, *, takes_room: bool) -> None:
+        """`key`: whose answer it is. `takes_room`: whether it counts against the capacity, or only for its person."""
         self._admission = admission
         self.key = key
+        self.takes_room = takes_room
+
+    def hand_over_room(self) -> Place:
+        """Its room as a place of nobody's: a generation that others read too outlives the answer it was begun for."""
+        assert self.takes_room
+        self.takes_room = False
+        return self._admission._give(None)
 
     def release(self) -> None:
         """Give the place back."""
@@ -58,8 +66,8 @@ class Admission:
 
     @property
     def n_taken(self) -> int:
-        """Tickets and places now given out."""
-        return len(self._tickets) + len(self._places)
+        """Tickets and places now given out, without those that take no room."""
+        return len(self._tickets) + sum(place.takes_room for place in self._places)
 
     @property
     def n_tickets(self) -> int:
@@ -78,18 +86,25 @@ class Admission:
         if old is not None and old.seen and old.missing_since is not None:
             # Its event has left the queue without starting: the tab was reloaded and asks anew.
             del self._tickets[key]
-        self._check_person(key)
+        self.check_person(key)
         self._check_room()
         self._tickets[key] = _Ticket(missing_since=self._clock())
 
     def start_page(self, key: Key) -> Place:
         """The handler begins: its ticket becomes a place. One that came too late for its ticket needs a free place."""
         ticket = self._tickets.pop(key, None)
-        self._check_person(key)
+        self.check_person(key)
         if ticket is None:
             self.sweep()
             self._check_room()
         return self._give(key)
+
+    def join(self, key: Key | None) -> Place:
+        """A place for an answer the engine has no work with: it counts for its person and takes no room."""
+        if key is not None:
+            self._tickets.pop(key, None)
+            self.check_person(key)
+        return self._give(key, takes_room=False)
 
     def start_api(self) -> Place:
         """A place for a program at once, or Busy: it has no queue to wait in before the engine's."""
@@ -115,7 +130,8 @@ class Admission:
             elif now - ticket.missing_since >= (LEFT_QUEUE_S if ticket.seen else NEVER_SEEN_S):
                 del self._tickets[key]
 
-    def _check_person(self, key: Key) -> None:
+    def check_person(self, key: Key) -> None:
+        """Raise AlreadyAnswering where this tab has an answer in hand, or its person as many as one may have."""
         held = Counter(place.key[0] for place in self._places if place.key is not None)
         held.update(person for person, _ in self._tickets)
         same_tab = key in self._tickets or any(place.key == key for place in self._places)
@@ -126,8 +142,8 @@ class Admission:
         if self.n_taken >= self._capacity:
             raise Busy(f"all {self._capacity} places are taken")
 
-    def _give(self, key: Key | None) -> Place:
-        place = Place(self, key)
+    def _give(self, key: Key | None, *, takes_room: bool = True) -> Place:
+        place = Place(self, key, takes_room=takes_room)
         self._places.add(place)
         return place
 

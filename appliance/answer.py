@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from enum import StrEnum
 from typing import Protocol
 
@@ -22,8 +22,22 @@ class AnswerState(StrEnum):
     DONE = "done"
 
 
+class Origin(StrEnum):
+    """Who gives an answer."""
+
+    MODEL = "model"
+    JOINED = "joined"
+    """The model, for somebody who asked the same a moment earlier."""
+    SAVED = "saved"
+    """The answer cache."""
+    QUICK = "quick"
+    """A rule of the owner's."""
+    BLOCKED = "blocked"
+    """The owner's block list, in place of an answer or of its rest."""
+
+
 class Source(Protocol):
-    """What the answer is waiting for: its turn at the gate, then the engine's stream."""
+    """What is waited for: a turn at the gate, then the engine's stream."""
 
     @property
     def ahead(self) -> int | None:
@@ -31,6 +45,21 @@ class Source(Protocol):
 
     def abort(self) -> None:
         """End it soon."""
+
+
+class Reply(Source, Protocol):
+    """Where an answer comes from, word by word."""
+
+    @property
+    def origin(self) -> Origin:
+        """Who gives it; settled once it has ended."""
+
+    @property
+    def saved_at(self) -> float | None:
+        """For a saved one: when it was written, Unix time in s."""
+
+    def __aiter__(self) -> AsyncIterator[Update]:
+        """Started, Delta ..., Finished last."""
 
 
 class Answer:
@@ -57,6 +86,9 @@ class Answer:
         self.n_text_before = len(text)
         """Characters that were there before this answer was begun."""
         self.state = AnswerState.WAITING
+        self.origin = Origin.MODEL
+        self.saved_at: float | None = None
+        """For a saved answer: when it was written, Unix time in s."""
         self.finish: FinishReason | None = None
         self.error = ""
         """For ERROR: the code of an appliance error."""
@@ -127,8 +159,12 @@ class Answer:
         await self._begun.wait()
 
     def wait_for(self, source: Source) -> None:
-        """From now on this is what it waits for."""
+        """This is what it waits for."""
         self._source = source
+
+    def comes_from(self, origin: Origin, saved_at: float | None) -> None:
+        """Note who gives it."""
+        self.origin, self.saved_at = origin, saved_at
 
     def end(self, notice: str = "") -> None:
         """Ask for its end; DONE follows within a step of the engine. `notice` tells the reader who ended it."""

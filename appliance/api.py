@@ -86,7 +86,7 @@ def make_router(chat: ChatService, persons: Persons, settings: Settings) -> APIR
     async def chat_completions(request: Request) -> Response:
         try:
             wanted = parse(await request.body())
-            answer = chat.complete(
+            answer = await chat.complete(
                 conversation(wanted.messages, settings.max_input_chars),
                 person=_program(request, wanted.user),
                 max_tokens=wanted.max_tokens,

@@ -1,4 +1,7 @@
-"""The life of one question, for page and API alike: admitted, asked, written, committed, or ended by whoever leaves."""
+"""The life of one question, for page and API alike: admitted, asked, written, committed, or ended by whoever leaves.
+
+Who writes the answer is decided in replies.py.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from appliance import guard
-from appliance.admission import Admission, Gate, Key, Place
-from appliance.answer import Answer, AnswerState
+from appliance.admission import Admission, Key, Place
+from appliance.answer import Answer, AnswerState, Reply
 from appliance.engine.client import EngineState
 from appliance.engine.request import FinishReason, Message, Request, SamplingParams
 from appliance.engine_link import Engine
-from appliance.errors import ApplianceError, Closing, EmptyInput, NotReady, UnknownPerson
+from appliance.errors import Closing, EmptyInput, NotReady, UnknownPerson
 from appliance.log import where
+from appliance.replies import Replies
 from appliance.sessions import Conversation, Session, SessionStore, Turn
 from appliance.settings import Settings
 
@@ -34,7 +38,7 @@ class ChatService:
         self._settings = settings
         self._clock = clock
         self._admission = Admission(settings.n_places, settings.max_answers_per_person, clock)
-        self._gate = Gate(settings.n_engine_places)
+        self._replies = Replies(engine, settings)
         self._sessions = SessionStore(settings.session_ttl_s, clock)
         self._answers: dict[Answer, asyncio.Task[None]] = {}
         self._closing = False
@@ -72,46 +76,53 @@ class ChatService:
         key = (person or "", tab or "")
         rank = self._admission.rank(key)
         if rank is not None:
-            return rank + self._n_waiting_inside()
+            return rank + self._replies.n_waiting
         session = self._sessions.find(key)
         return session.running.ahead if session is not None and session.running is not None else None
 
     # -- the page --------------------------------------------------------------------------------------------
 
-    def admit(self, person: str | None, tab: str | None, text: str | None) -> None:
-        """The validator's question, before anything is queued: takes a ticket or raises a Refused.
+    async def admit(self, person: str | None, tab: str | None, text: str | None) -> bool:
+        """The validator's question, before anything is queued: may it be asked? Raises a Refused when not.
 
         Args:
             text: what is to be asked; None for Ask again and Continue.
+        Returns:
+            Whether it has to wait in line, for which it now holds a ticket.
         """
         key = _key(person, tab)
         self._check_open()
         if text is not None:
-            guard.cut(text, self._settings.max_input_chars)
+            question, _ = guard.cut(text, self._settings.max_input_chars)
+            if self._replies.can_join(self._request(key, Turn(question, "", (), None))):
+                self._admission.check_person(key)
+                return False
         elif not self.conversation(person, tab).turns:
             raise EmptyInput("there is nothing to repeat")
+        self._check_engine()
         self._admission.enter_page(key)
+        return True
 
-    def ask(self, person: str | None, tab: str | None, text: str) -> Answer:
+    async def ask(self, person: str | None, tab: str | None, text: str) -> Answer:
         """Begin to answer. A text that is too long is cut, with a notice."""
         key = _key(person, tab)
         question, was_cut = guard.cut(text, self._settings.max_input_chars)
-        return self._begin_turn(key, Turn(question, "", (), None, notices=("input_cut",) if was_cut else ()))
+        return await self._begin_turn(key, Turn(question, "", (), None, notices=("input_cut",) if was_cut else ()))
 
-    def again(self, person: str | None, tab: str | None) -> Answer:
+    async def again(self, person: str | None, tab: str | None) -> Answer:
         """Drop the last answer and ask its question anew."""
         key = _key(person, tab)
         turn = self._last_turn(key)
         notices = tuple(notice for notice in turn.notices if notice == "input_cut")
-        return self._begin_turn(key, Turn(turn.question, "", (), None, notices=notices), replaces_last=True)
+        return await self._begin_turn(key, Turn(turn.question, "", (), None, notices=notices), replaces_last=True)
 
-    def go_on(self, person: str | None, tab: str | None) -> Answer:
+    async def go_on(self, person: str | None, tab: str | None) -> Answer:
         """Continue an answer that hit its limit, was stopped or was cut off by a failure of the engine."""
         key = _key(person, tab)
         turn = self._last_turn(key)
         if not turn.can_continue:
             raise EmptyInput("there is nothing to continue")
-        return self._begin_turn(key, replace(turn, notices=()), replaces_last=True)
+        return await self._begin_turn(key, replace(turn, notices=()), replaces_last=True)
 
     async def stop(self, person: str | None, tab: str | None) -> None:
         """End this conversation's answer; returns when what was written of it is committed."""
@@ -137,7 +148,7 @@ class ChatService:
 
     # -- programs --------------------------------------------------------------------------------------------
 
-    def complete(
+    async def complete(
         self,
         messages: Sequence[Message],
         *,
@@ -154,7 +165,6 @@ class ChatService:
             Busy: at once, when every place is taken.
         """
         self._check_open()
-        place = self._admission.start_api()
         asked = self._with_system(messages)
         request = Request(
             request_id=_new_id(),
@@ -166,8 +176,9 @@ class ChatService:
             stop=stop,
             refuse_long_input=True,
         )
+        reply, place = self._reply(request, None)
         answer = Answer(request.request_id, "", self._clock, self._n_streams)
-        self._start(answer, request, place, session=None)
+        self._start(answer, reply, place, session=None)
         return answer
 
     # -- the program's own life ------------------------------------------------------------------------------
@@ -201,6 +212,8 @@ class ChatService:
     def _check_open(self) -> None:
         if self._closing:
             raise Closing("the program is shutting down")
+
+    def _check_engine(self) -> None:
         if self._engine.state in (EngineState.FAILED, EngineState.CLOSED):
             raise NotReady(f"the engine is {self._engine.state}")
 
@@ -210,24 +223,15 @@ class ChatService:
             raise EmptyInput("there is nothing to repeat")
         return session.turns[-1]
 
-    def _begin_turn(self, key: Key, turn: Turn, *, replaces_last: bool = False) -> Answer:
-        """Ask the engine for `turn`'s answer; one that has text already is continued."""
+    async def _begin_turn(self, key: Key, turn: Turn, *, replaces_last: bool = False) -> Answer:
+        """Find who answers `turn`; one that has text already is continued."""
         self._check_open()
-        place = self._admission.start_page(key)
+        request = self._request(key, turn, replaces_last=replaces_last)
+        reply, place = self._reply(request, key, fresh=replaces_last)
         # From here on nothing raises: the place belongs to the answer.
         session = self._sessions.open(key)
         if replaces_last:
             session.take_back()
-        messages = [*session.history(), Message("user", turn.question)]
-        if turn.text:
-            messages.append(Message("assistant", turn.text, turn.token_ids))
-        request = Request(
-            request_id=_new_id(),
-            messages=self._with_system(messages),
-            max_tokens=self._settings.max_answer_tokens,
-            person=key[0],
-            conversation=key[1],
-        )
         answer = Answer(
             request.request_id,
             turn.question,
@@ -238,8 +242,23 @@ class ChatService:
             notices=turn.notices,
         )
         session.running = answer
-        self._start(answer, request, place, session)
+        self._start(answer, reply, place, session)
         return answer
+
+    def _request(self, key: Key, turn: Turn, *, replaces_last: bool = False) -> Request:
+        """What the engine would be asked for `turn`."""
+        session = self._sessions.find(key)
+        messages = session.history(n_without=int(replaces_last)) if session is not None else []
+        messages.append(Message("user", turn.question))
+        if turn.text:
+            messages.append(Message("assistant", turn.text, turn.token_ids))
+        return Request(
+            request_id=_new_id(),
+            messages=self._with_system(messages),
+            max_tokens=self._settings.max_answer_tokens,
+            person=key[0],
+            conversation=key[1],
+        )
 
     def _with_system(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """The owner's system prompt first, unless a program brings its own.
@@ -250,28 +269,35 @@ class ChatService:
             return tuple(messages)
         return (Message("system", self._settings.system_prompt), *messages)
 
-    def _start(self, answer: Answer, request: Request, place: Place, session: Session | None) -> None:
-        task = asyncio.get_running_loop().create_task(self._write(answer, request, place, session))
+    def _reply(self, request: Request, key: Key | None, *, fresh: bool = False) -> tuple[Reply, Place]:
+        """Who answers, and the place for it. Room is taken only by what the engine has to do.
+
+        Args:
+            key: whose page asks; None for a program.
+            fresh: the engine is to answer, whatever is known already.
+        """
+        reply = self._replies.join(request, fresh=fresh)
+        if reply is not None:
+            return reply, self._admission.join(key)
+        self._check_engine()
+        place = self._admission.start_api() if key is None else self._admission.start_page(key)
+        return self._replies.generate(request, place.hand_over_room(), fresh=fresh), place
+
+    def _start(self, answer: Answer, reply: Reply, place: Place, session: Session | None) -> None:
+        answer.wait_for(reply)
+        task = asyncio.get_running_loop().create_task(self._write(answer, reply, place, session))
         self._answers[answer] = task
         task.add_done_callback(_report_unforeseen)
 
-    async def _write(self, answer: Answer, request: Request, place: Place, session: Session | None) -> None:
-        """Carry the engine's updates into the answer, whoever reads it."""
-        turn = self._gate.join(self._n_waiting_at_engine)
-        answer.wait_for(turn)
+    async def _write(self, answer: Answer, reply: Reply, place: Place, session: Session | None) -> None:
+        """Carry the reply into the answer, whoever reads it."""
+        answer.comes_from(reply.origin, reply.saved_at)
         try:
-            if answer.is_stopped or not await turn.reached():
-                answer.close(FinishReason.ABORT)
-                return
-            stream = self._engine.submit(request)
-            answer.wait_for(stream)
-            async for update in stream:
+            async for update in reply:
                 answer.take(update)
-        except ApplianceError as error:
-            answer.close(FinishReason.ERROR, getattr(error, "code", "engine_failed"))
         finally:
+            answer.comes_from(reply.origin, reply.saved_at)
             answer.close(FinishReason.ERROR, "internal_error")  # counts only if nothing else ended it
-            turn.leave()
             place.release()
             del self._answers[answer]
             if session is not None:
@@ -291,7 +317,7 @@ class ChatService:
 
     def _end_unread(self) -> None:
         settings = self._settings
-        others_wait = self._n_waiting_inside() > 0 or self._admission.n_tickets > 0
+        others_wait = self._replies.n_waiting > 0 or self._admission.n_tickets > 0
         grace_s = settings.disconnect_grace_busy_s if others_wait else settings.disconnect_grace_s
         now = self._clock()
         for answer in list(self._answers):
@@ -300,12 +326,6 @@ class ChatService:
 
     def _n_streams(self) -> int:
         return sum(answer.state is AnswerState.WRITING for answer in self._answers)
-
-    def _n_waiting_at_engine(self) -> int:
-        return self._engine.n_waiting
-
-    def _n_waiting_inside(self) -> int:
-        return self._gate.n_waiting + self._engine.n_waiting
 
 
 def _key(person: str | None, tab: str | None) -> Key:
@@ -329,7 +349,18 @@ def _commit(session: Session, answer: Answer) -> None:
     """Keep what was written, however it ended."""
     if answer.started is not None:
         session.forget_messages(answer.started.n_dropped_messages)
-    session.commit(Turn(answer.question, answer.text, answer.token_ids, answer.finish, answer.error, answer.notices))
+    session.commit(
+        Turn(
+            answer.question,
+            answer.text,
+            answer.token_ids,
+            answer.finish,
+            answer.error,
+            answer.notices,
+            answer.origin,
+            answer.saved_at,
+        )
+    )
     session.running = None
 
 
@@ -337,13 +368,14 @@ def _log_line(answer: Answer, now: float) -> None:
     finished = answer.finished
     first = f"{answer.first_text_at - answer.begun_at:.3f}" if answer.first_text_at is not None else "-"
     _log.info(
-        "request %s: n_prompt=%s n_cached=%s n_decoded=%s ttft_server_s=%s duration_s=%.3f reason=%s",
+        "request %s: n_prompt=%s n_cached=%s n_decoded=%s ttft_server_s=%s duration_s=%.3f by=%s reason=%s",
         answer.request_id,
         finished.n_prompt if finished else 0,
         finished.n_cached if finished else 0,
         finished.n_decoded if finished else 0,
         first,
         now - answer.begun_at,
+        answer.origin,
         answer.error or answer.finish,
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from appliance.admission import Key
-from appliance.answer import Answer
+from appliance.answer import Answer, Origin
 from appliance.engine.request import FinishReason, Message
 
 MAX_SESSIONS = 2000
@@ -27,11 +27,19 @@ class Turn:
     error: str = ""
     """For ERROR: the code of an appliance error."""
     notices: tuple[str, ...] = ()
+    origin: Origin = Origin.MODEL
+    saved_at: float | None = None
+    """For a saved answer: when it was written, Unix time in s."""
+
+    @property
+    def is_history(self) -> bool:
+        """Whether the model is told of it: not of what was never answered, nor of what the block list took out."""
+        return bool(self.text) and self.origin is not Origin.BLOCKED
 
     @property
     def can_continue(self) -> bool:
         """Whether the answer has a beginning but no end of its own."""
-        return bool(self.text) and self.finish is not FinishReason.STOP and self.error != "context_full"
+        return self.is_history and self.finish is not FinishReason.STOP and self.error != "context_full"
 
 
 @dataclass(frozen=True)
@@ -57,11 +65,15 @@ class Session:
     n_forgotten_turns: int = 0
     """Oldest turns that no longer fit into the context and are not sent any more."""
 
-    def history(self) -> list[Message]:
-        """The turns the engine is sent: user and assistant in alternation, turns without an answer left out."""
+    def history(self, n_without: int = 0) -> list[Message]:
+        """The turns the engine is sent: user and assistant in alternation.
+
+        Args:
+            n_without: leave out so many of the newest.
+        """
         messages: list[Message] = []
-        for turn in self.turns[self.n_forgotten_turns :]:
-            if turn.text:
+        for turn in self.turns[self.n_forgotten_turns : len(self.turns) - n_without]:
+            if turn.is_history:
                 messages.append(Message("user", turn.question))
                 messages.append(Message("assistant", turn.text, turn.token_ids))
         return messages
@@ -69,7 +81,7 @@ class Session:
     def forget_messages(self, n_messages: int) -> None:
         """The engine left out this many of the oldest messages of `history()`: do not send them again."""
         while n_messages > 0 and self.n_forgotten_turns < len(self.turns):
-            if self.turns[self.n_forgotten_turns].text:
+            if self.turns[self.n_forgotten_turns].is_history:
                 n_messages -= 2
             self.n_forgotten_turns += 1
 

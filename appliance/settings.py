@@ -87,6 +87,14 @@ class Settings(BaseModel):
     session_ttl_s: float = _row(
         1800, "How long an unused conversation is kept on the server.", unit="s", live=True, ge=10, le=604_800
     )
+    quick_answers: bool = _row(True, "Answer some questions by rules, without the model.")
+    answer_cache_scope: Literal["off", "first", "all"] = _row(
+        "first",
+        "Which answers are kept for whoever asks the same: none, those to a conversation's first question, or all.",
+    )
+    answer_cache_ttl_s: float = _row(1800, "How long a saved answer is given.", unit="s", ge=10, le=604_800)
+    answer_cache_mb: int = _row(64, "Disk space for saved answers; 0: none are kept.", unit="MB", ge=0, le=10_240)
+    office_name: str = _row("", "What {office_name} in a quick answer becomes.", max_length=100)
     max_answers_per_person: int = _row(
         2, "Answers one browser may have in hand; each takes one of its six connections.", live=True, ge=1, le=5
     )

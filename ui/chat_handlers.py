@@ -48,18 +48,18 @@ class ChatHandlers:
 
     async def may_ask(self, text: str, request: gr.Request) -> dict[str, Any]:
         """Take a ticket for a new question, or say why not."""
-        return self._admit(text, request)
+        return await self._admit(text, request)
 
     async def may_repeat(self, _text: str, request: gr.Request) -> dict[str, Any]:
         """Take a ticket for Ask again or Continue, or say why not."""
-        return self._admit(None, request)
+        return await self._admit(None, request)
 
     # -- streaming handlers: the values of the live component --------------------------------------------------
 
     async def ask(self, text: str, request: gr.Request) -> AsyncGenerator[str, None]:
         """Answer what was typed."""
 
-        def begin(person: str, tab: str) -> Answer:
+        def begin(person: str, tab: str) -> Awaitable[Answer]:
             return self._chat.ask(person, tab, text)
 
         async with aclosing(self._stream(begin, request)) as shown:
@@ -81,7 +81,7 @@ class ChatHandlers:
     async def attach(self, request: gr.Request) -> AsyncGenerator[str, None]:
         """After a reload: read on in an answer that is still being written."""
 
-        def running(person: str, tab: str) -> Answer | None:
+        async def running(person: str, tab: str) -> Answer | None:
             return self._chat.conversation(person, tab).running
 
         async with aclosing(self._stream(running, request)) as shown:
@@ -177,22 +177,23 @@ class ChatHandlers:
 
     # -- shared by the above -------------------------------------------------------------------------------------
 
-    def _admit(self, text: str | None, request: gr.Request) -> dict[str, Any]:
+    async def _admit(self, text: str | None, request: gr.Request) -> dict[str, Any]:
         try:
             self._policy.sign_of_life()
             person, tab = self._link.who(request)
-            self._chat.admit(person, tab, text)
+            if not await self._chat.admit(person, tab, text):
+                self._policy.let_pass(person, tab)
         except Exception as error:  # noqa: BLE001  error class to sentence: what a validator raises, Gradio prints
             return cast("dict[str, Any]", gr.validate(False, self._sentence(error, self._link.language(request))))
         return cast("dict[str, Any]", gr.validate(True, ""))
 
     async def _stream(
-        self, begin: Callable[[str, str], Answer | None], request: gr.Request
+        self, begin: Callable[[str, str], Awaitable[Answer | None]], request: gr.Request
     ) -> AsyncGenerator[str, None]:
         """Follow an answer while its page is there. A refusal appears as a toast, and the text stays in the box."""
         language = self._link.language(request)
         try:
-            answer = begin(*self._link.who(request))
+            answer = await begin(*self._link.who(request))
             if answer is None:
                 return
             shown = ""

@@ -12,16 +12,17 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from gradio.context import LocalContext
+from gradio.queueing import EventQueue
 
 if TYPE_CHECKING:
     import gradio as gr
     from fastapi import Request
-    from gradio.queueing import Queue
+    from gradio.queueing import Event, Queue
     from gradio.state_holder import StateHolder
 
 CHAT_GROUP: Final = "chat"
 ATTACH_GROUP: Final = "attach"
-"""Readers coming back after a reload wait for nobody: the place of their answer is already paid for."""
+"""Waits for nobody: readers coming back after a reload, whose place is paid for, and questions that need none."""
 
 N_SPARE_EVENTS: Final = 64
 """Room, beside the chat group, for events that do not wait: coming back after a reload, and later the admin page."""
@@ -55,6 +56,7 @@ class QueuePolicy:
         self._identify = identify
         self._keep_page_s = keep_page_s
         self._demo: gr.Blocks | None = None
+        self._passing: set[Identity] = set()
         self._quieting: asyncio.TimerHandle | None = None
 
     def open_queue(self, demo: gr.Blocks) -> None:
@@ -72,6 +74,10 @@ class QueuePolicy:
         # After every event Gradio builds a pandas summary of all earlier ones for a page we do not show.
         queue.ANAYLTICS_CACHE_FREQUENCY = 2**62
         queue.ANALYTICS_MAX_EVENTS = 1
+        groups = queue.event_queue_per_concurrency_id
+        groups[ATTACH_GROUP] = EventQueue(ATTACH_GROUP, None)
+        groups[CHAT_GROUP] = EventQueue(CHAT_GROUP, self.n_engine_places)
+        groups[CHAT_GROUP].queue = _Line(self._divert)
         self._demo = demo
 
     def is_somebody_there(self) -> bool:
@@ -92,6 +98,10 @@ class QueuePolicy:
         group = self._queue.event_queue_per_concurrency_id.get(CHAT_GROUP)
         identities = (self._identify(event.request) for event in (group.queue if group else ()))
         return [identity for identity in identities if identity is not None]
+
+    def let_pass(self, person: str, tab: str) -> None:
+        """The validator's word: the question this tab is about to queue needs no place, so it waits for nobody."""
+        self._passing.add((person, tab))
 
     def is_read(self) -> bool:
         """Whether the page whose event is running is still there.
@@ -122,6 +132,16 @@ class QueuePolicy:
             holder.session_data.clear()
             holder.time_last_used.clear()
 
+    def _divert(self, event: Event) -> bool:
+        """Send an event that may pass to the group without a limit; whether it was one."""
+        identity = self._identify(event.request)
+        if identity not in self._passing:
+            return False
+        self._passing.discard(identity)
+        event.concurrency_id = ATTACH_GROUP
+        self._queue.event_queue_per_concurrency_id[ATTACH_GROUP].queue.append(event)
+        return True
+
     @property
     def _queue(self) -> Queue:
         if self._demo is None:
@@ -146,3 +166,16 @@ class QueuePolicy:
                 if last_used.timestamp() < oldest:
                     holder.session_data.pop(page, None)
                     del holder.time_last_used[page]
+
+
+class _Line(list["Event"]):
+    """The list in which Gradio keeps the waiting of one group: some are told to go elsewhere when they are put in."""
+
+    def __init__(self, divert: Callable[[Event], bool]) -> None:
+        super().__init__()
+        self._divert = divert
+
+    def append(self, event: Event) -> None:
+        """Put it last, unless it is diverted."""
+        if not self._divert(event):
+            super().append(event)

@@ -60,6 +60,7 @@ def main(connection: Connection, config: EngineConfig) -> None:
         pid=os.getpid(),
         load_s=time.monotonic() - started_s,
         padded_remainders=padded,
+        fingerprint=backend.fingerprint,
     )
     try:
         connection.send(Ready(info))

@@ -121,3 +121,5 @@ class EngineInfo:
     load_s: float
     padded_remainders: frozenset[int] = frozenset()
     """What batch_shape.py measured."""
+    fingerprint: str = ""
+    """Names the model file; other files, other answers."""

@@ -16,6 +16,7 @@ import psutil
 
 ROOT = Path(__file__).resolve().parents[2]
 START_S = 60.0
+ENGINE_ALONE: dict[str, object] = {"answer_cache_scope": "off", "quick_answers": False}
 
 
 def free_port() -> int:
@@ -25,7 +26,10 @@ def free_port() -> int:
 
 
 class Program:
-    """One run of app.py. Settings are passed through the environment, as upper-case names without the prefix."""
+    """One run of app.py. Settings are passed through the environment, as upper-case names without the prefix.
+
+    The engine answers everything unless a test says otherwise: no quick answers, nothing saved, nothing asked once.
+    """
 
     def __init__(
         self, data_dir: Path, *flags: str, env: Mapping[str, str] | None = None, port: int = 0, **settings: object
@@ -34,7 +38,7 @@ class Program:
         self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.began = time.monotonic()
-        variables = {f"OFFICE_CHAT_{name.upper()}": str(value) for name, value in settings.items()}
+        variables = {f"OFFICE_CHAT_{name.upper()}": str(value) for name, value in (ENGINE_ALONE | settings).items()}
         self.process = subprocess.Popen(
             [sys.executable, "app.py", "--no-browser", "--data-dir", str(data_dir), "--port", str(self.port), *flags],
             cwd=ROOT,

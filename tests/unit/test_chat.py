@@ -8,44 +8,18 @@ import logging
 
 import pytest
 
-from appliance.answer import Answer, AnswerState
-from appliance.chat import ChatService
+from appliance.answer import AnswerState
 from appliance.engine.client import EngineState
-from appliance.engine.request import FinishReason, Message, SamplingParams
+from appliance.engine.request import FinishReason, Message
 from appliance.errors import AlreadyAnswering, Busy, Closing, EmptyInput, NotReady, UnknownPerson
-from appliance.settings import Settings
-from tests.unit.engine_double import Clock, ScriptedEngine, settle
-
-ANN = ("ann", "tab-1")
-BOB = ("bob", "tab-1")
-
-
-class Bench:
-    """A chat service on a scripted engine, and a clock that stands still."""
-
-    def __init__(self, **changes: object) -> None:
-        self.engine, self.clock = ScriptedEngine(), Clock()
-        self.settings = Settings(**{"max_batch_size": 2, "look_ahead": 1, "queue_size": 1, **changes})
-        self.chat = ChatService(self.engine, self.settings, self.clock)
-        self.waiting: list[tuple[str, str]] = []
-        self.chat.attach_page_queue(lambda: self.waiting)
-
-    async def answered(self, key: tuple[str, str], question: str, text: str) -> Answer:
-        self.chat.admit(*key, question)
-        answer = self.chat.ask(*key, question)
-        await settle()
-        self.engine.last.say(text)
-        self.engine.last.finish()
-        await answer.wait_done()
-        return answer
-
-    def housekeep(self) -> None:
-        self.chat._end_unread()
+from tests.unit.chat_bench import ANN, BOB, Bench, ask_as_program
+from tests.unit.engine_double import settle
 
 
 @pytest.fixture
 def bench() -> Bench:
-    return Bench()
+    """Everybody may say "x" here: identical questions are test_ask_once.py's."""
+    return Bench(answer_cache_scope="off")
 
 
 def sent(bench: Bench) -> list[tuple[str, str]]:
@@ -72,7 +46,7 @@ async def test_the_system_prompt_comes_first_and_answers_go_back_as_their_tokens
 async def test_what_the_engine_dropped_is_left_out_of_the_next_question(bench):
     await bench.answered(ANN, "one", "1")
     await bench.answered(ANN, "two", "2")
-    answer = bench.chat.ask(*ANN, "three")
+    answer = await bench.chat.ask(*ANN, "three")
     await settle()
     bench.engine.last.start(n_dropped_messages=2)
     bench.engine.last.say("3")
@@ -84,7 +58,7 @@ async def test_what_the_engine_dropped_is_left_out_of_the_next_question(bench):
 
 
 async def test_a_turn_without_an_answer_is_not_sent_on(bench):
-    bench.chat.ask(*ANN, "lost")
+    await bench.chat.ask(*ANN, "lost")
     await settle()
     bench.engine.last.finish(FinishReason.ERROR, "engine_failed")
     await settle()
@@ -99,7 +73,7 @@ async def test_an_over_long_question_is_cut_with_a_notice(bench):
 
 
 async def test_each_answer_says_why_it_ended(bench):
-    answer = bench.chat.ask(*ANN, "x")
+    answer = await bench.chat.ask(*ANN, "x")
     await settle()
     bench.engine.last.say("a")
     bench.engine.last.finish(FinishReason.LENGTH)
@@ -109,12 +83,12 @@ async def test_each_answer_says_why_it_ended(bench):
 
 
 async def test_continue_goes_on_from_the_text_and_tokens_there_are(bench):
-    answer = bench.chat.ask(*ANN, "tell")
+    answer = await bench.chat.ask(*ANN, "tell")
     await settle()
     bench.engine.last.say("once ")
     bench.engine.last.finish(FinishReason.LENGTH)
     await answer.wait_done()
-    more = bench.chat.go_on(*ANN)
+    more = await bench.chat.go_on(*ANN)
     await settle()
     assert more.text == "once "
     assert bench.engine.last.request.messages[-1] == Message("assistant", "once ", tuple(map(ord, "once ")))
@@ -124,20 +98,20 @@ async def test_continue_goes_on_from_the_text_and_tokens_there_are(bench):
     (turn,) = bench.chat.conversation(*ANN).turns
     assert (turn.text, turn.finish, turn.notices) == ("once more", FinishReason.STOP, ())
     with pytest.raises(EmptyInput):
-        bench.chat.go_on(*ANN)
+        await bench.chat.go_on(*ANN)
 
 
 async def test_a_refused_continue_or_again_leaves_the_conversation_alone(bench):
     await bench.answered(ANN, "one", "1")
     bench.engine.state = EngineState.FAILED
     with pytest.raises(NotReady):
-        bench.chat.again(*ANN)
+        await bench.chat.again(*ANN)
     assert len(bench.chat.conversation(*ANN).turns) == 1
 
 
 async def test_ask_again_replaces_the_last_answer(bench):
     await bench.answered(ANN, "one", "1")
-    answer = bench.chat.again(*ANN)
+    answer = await bench.chat.again(*ANN)
     await settle()
     assert sent(bench) == [("user", "one")]
     bench.engine.last.say("uno")
@@ -147,7 +121,7 @@ async def test_ask_again_replaces_the_last_answer(bench):
 
 
 async def test_an_engine_that_fails_leaves_what_was_written(bench):
-    answer = bench.chat.ask(*ANN, "x")
+    answer = await bench.chat.ask(*ANN, "x")
     await settle()
     bench.engine.last.say("half an ans")
     bench.engine.last.finish(FinishReason.ERROR, "engine_failed")
@@ -157,8 +131,8 @@ async def test_an_engine_that_fails_leaves_what_was_written(bench):
 
 
 async def test_stop_returns_when_the_partial_answer_is_committed(bench):
-    bench.chat.ask(*ANN, "x")
-    other = bench.chat.ask(*BOB, "y")
+    await bench.chat.ask(*ANN, "x")
+    other = await bench.chat.ask(*BOB, "y")
     await settle()
     bench.engine.streams[0].say("half")
     await settle()
@@ -171,8 +145,8 @@ async def test_stop_returns_when_the_partial_answer_is_committed(bench):
 
 async def test_stop_then_ask_at_once_many_times(bench):
     for _ in range(10):
-        bench.chat.admit(*ANN, "x")
-        bench.chat.ask(*ANN, "x")
+        await bench.chat.admit(*ANN, "x")
+        await bench.chat.ask(*ANN, "x")
         await settle()
         bench.engine.last.say("a")
         await bench.chat.stop(*ANN)
@@ -181,7 +155,7 @@ async def test_stop_then_ask_at_once_many_times(bench):
 
 
 async def test_stop_before_the_engine_was_asked(bench):
-    answer = bench.chat.ask(*ANN, "x")
+    answer = await bench.chat.ask(*ANN, "x")
     await bench.chat.stop(*ANN)
     assert answer.finish is FinishReason.ABORT
     assert bench.engine.streams == []
@@ -194,7 +168,7 @@ async def test_new_chat_and_forget_drop_the_text(bench):
     await bench.chat.new_chat(*ANN)
     assert bench.chat.conversation(*ANN).turns == ()
     assert len(bench.chat.conversation("ann", "tab-2").turns) == 1
-    running = bench.chat.ask(*ANN, "running")
+    running = await bench.chat.ask(*ANN, "running")
     await settle()
     await bench.chat.forget("ann")
     assert running.state is AnswerState.DONE
@@ -220,60 +194,54 @@ async def test_a_borrowed_tab_id_shows_nothing_to_another_person(bench):
 @pytest.mark.parametrize(("person", "tab"), [(None, "t"), ("p", None), ("", "")])
 async def test_nobody_in_particular_is_not_answered(bench, person, tab):
     with pytest.raises(UnknownPerson):
-        bench.chat.admit(person, tab, "x")
+        await bench.chat.admit(person, tab, "x")
     with pytest.raises(UnknownPerson):
-        bench.chat.ask(person, tab, "x")
+        await bench.chat.ask(person, tab, "x")
 
 
 async def test_admission_says_why_not(bench):
     with pytest.raises(EmptyInput):
-        bench.chat.admit(*ANN, " \ufeff")
+        await bench.chat.admit(*ANN, " \ufeff")
     with pytest.raises(EmptyInput):
-        bench.chat.admit(*ANN, None)
-    bench.chat.admit(*ANN, "x")
+        await bench.chat.admit(*ANN, None)
+    await bench.chat.admit(*ANN, "x")
     with pytest.raises(AlreadyAnswering):
-        bench.chat.admit(*ANN, "x")
+        await bench.chat.admit(*ANN, "x")
     bench.engine.state = EngineState.FAILED
     with pytest.raises(NotReady):
-        bench.chat.admit(*BOB, "x")
+        await bench.chat.admit(*BOB, "x")
 
 
 async def test_people_wait_for_an_engine_that_restarts(bench):
     bench.engine.state = EngineState.RESTARTING
-    bench.chat.admit(*ANN, "x")
+    await bench.chat.admit(*ANN, "x")
     assert bench.chat.not_ready_code == "restarting"
 
 
 async def test_the_program_and_the_page_share_every_place(bench):
     n_places = bench.settings.n_places
     for number in range(n_places - 1):
-        bench.chat.admit(f"person {number}", "t", "x")
-    ask_as_program(bench)
+        await bench.chat.admit(f"person {number}", "t", "x")
+    await ask_as_program(bench)
     with pytest.raises(Busy):
-        ask_as_program(bench)
+        await ask_as_program(bench)
     with pytest.raises(Busy):
-        bench.chat.admit(*BOB, "x")
+        await bench.chat.admit(*BOB, "x")
     await settle()
     bench.engine.last.finish()
     await settle()
-    bench.chat.admit(*BOB, "x")
-
-
-def ask_as_program(bench: Bench, *messages: Message) -> Answer:
-    return bench.chat.complete(
-        messages or [Message("user", "x")], person="program", max_tokens=None, sampling=SamplingParams(), stop=()
-    )
+    await bench.chat.admit(*BOB, "x")
 
 
 async def test_a_program_may_bring_its_own_system_message(bench):
-    ask_as_program(bench, Message("system", "mine"), Message("user", "x"))
+    await ask_as_program(bench, Message("system", "mine"), Message("user", "x"))
     await settle()
     assert [message.text for message in bench.engine.last.request.messages] == ["mine", "x"]
     assert bench.engine.last.request.refuse_long_input
 
 
 async def test_the_engine_is_given_no_more_than_it_can_put_in_order(bench):
-    answers = [bench.chat.ask(f"person {number}", "t", "x") for number in range(4)]
+    answers = [await bench.chat.ask(f"person {number}", "t", "x") for number in range(4)]
     await settle()
     bench.engine.streams[2].start()
     bench.engine.streams[2].ahead = 7
@@ -291,7 +259,7 @@ async def test_the_engine_is_given_no_more_than_it_can_put_in_order(bench):
 
 
 async def test_an_answer_nobody_reads_ends_after_its_grace(bench):
-    answer = bench.chat.ask(*ANN, "x")
+    answer = await bench.chat.ask(*ANN, "x")
     await settle()
     bench.clock.now += 9.9
     bench.housekeep()
@@ -302,18 +270,18 @@ async def test_an_answer_nobody_reads_ends_after_its_grace(bench):
 
 
 async def test_the_grace_is_short_while_others_wait(bench):
-    bench.chat.ask(*ANN, "x")
+    await bench.chat.ask(*ANN, "x")
     await settle()
     bench.clock.now += 2
     bench.housekeep()
     assert bench.engine.last.n_aborts == 0
-    bench.chat.admit(*BOB, "y")
+    await bench.chat.admit(*BOB, "y")
     bench.housekeep()
     assert bench.engine.last.n_aborts == 1
 
 
 async def test_a_reader_who_comes_back_in_time_keeps_the_answer(bench):
-    answer = bench.chat.ask(*ANN, "x")
+    answer = await bench.chat.ask(*ANN, "x")
     await settle()
     async with contextlib.aclosing(answer.follow()) as updates:
         await anext(updates)
@@ -329,7 +297,7 @@ async def test_a_reader_who_comes_back_in_time_keeps_the_answer(bench):
 
 async def test_an_answer_in_its_grace_still_holds_its_place():
     bench = Bench(max_batch_size=1, look_ahead=0, queue_size=0)
-    answer = bench.chat.ask(*ANN, "x")
+    answer = await bench.chat.ask(*ANN, "x")
     bench.engine.obeys_abort = False
     await settle()
     bench.clock.now += 100
@@ -337,19 +305,19 @@ async def test_an_answer_in_its_grace_still_holds_its_place():
     bench.housekeep()
     assert bench.engine.last.n_aborts == 1
     with pytest.raises(Busy):
-        bench.chat.admit(*BOB, "x")
+        await bench.chat.admit(*BOB, "x")
     bench.engine.last.finish(FinishReason.ABORT)
     await answer.wait_done()
-    bench.chat.admit(*BOB, "x")
+    await bench.chat.admit(*BOB, "x")
 
 
 async def test_a_drain_lets_answers_end_and_takes_nothing_new(bench):
-    answer = bench.chat.ask(*ANN, "x")
+    answer = await bench.chat.ask(*ANN, "x")
     await settle()
     draining = asyncio.create_task(bench.chat.drain(5))
     await settle()
     with pytest.raises(Closing):
-        bench.chat.admit(*BOB, "x")
+        await bench.chat.admit(*BOB, "x")
     bench.engine.last.say("done")
     bench.engine.last.finish()
     await draining
@@ -357,7 +325,7 @@ async def test_a_drain_lets_answers_end_and_takes_nothing_new(bench):
 
 
 async def test_a_drain_ends_what_takes_too_long_and_says_so(bench):
-    answer = bench.chat.ask(*ANN, "x")
+    answer = await bench.chat.ask(*ANN, "x")
     await settle()
     await bench.chat.drain(0.01)
     assert (answer.finish, answer.notices) == (FinishReason.ABORT, ("closing",))
@@ -365,7 +333,7 @@ async def test_a_drain_ends_what_takes_too_long_and_says_so(bench):
 
 async def test_an_unforeseen_error_ends_the_answer_and_frees_the_place(bench, caplog):
     bench.engine.submit = None  # calling it raises TypeError
-    answer = bench.chat.ask(*ANN, "a secret")
+    answer = await bench.chat.ask(*ANN, "a secret")
     await answer.wait_done()
     await settle()
     assert (answer.finish, answer.error, bench.chat.n_answers) == (FinishReason.ERROR, "internal_error", 0)
@@ -388,8 +356,8 @@ async def test_housekeeping_goes_on_after_a_job_failed(bench, monkeypatch, caplo
     def broken() -> list[tuple[str, str]]:
         raise RuntimeError("secret")
 
-    bench.chat.ask(*BOB, "x")
-    bench.chat.admit(*ANN, "x")
+    await bench.chat.ask(*BOB, "x")
+    await bench.chat.admit(*ANN, "x")
     await settle()
     bench.chat.attach_page_queue(broken)
     bench.clock.now += 100
