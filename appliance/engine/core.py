@@ -159,7 +159,7 @@ class Engine:
         while (sequence := self._scheduler.place_next(self._clock())) is not None:
             self._resume(sequence)
             self._check_slot(sequence)
-        step = self._scheduler.next_step()
+        step = self._scheduler.next_step(self._clock())
         if not step.rows:
             return []
         updates: Updates = []
@@ -205,6 +205,7 @@ class Engine:
 
     def _resume(self, sequence: Sequence) -> None:
         """Fill the fresh slot with what is already computed: the conversation itself, else the system prompt."""
+        n_reusable, sequence.n_reusable = sequence.n_reusable, 0  # from here on n_past tells
         if sequence.saved is not None:
             assert sequence.slot is not None
             known = sequence.token_ids[: sequence.n_saved]
@@ -216,7 +217,7 @@ class Engine:
             return
         n_shared = len(sequence.shared_ids)
         state, n_known = None, 0
-        if sequence.owner is not None and sequence.n_reusable > n_shared:
+        if sequence.owner is not None and n_reusable > n_shared:
             state = self._cache.take(sequence.owner)
             n_known = n_common(state.token_ids, sequence.token_ids) if state is not None else 0
         if state is None or n_known <= n_shared:

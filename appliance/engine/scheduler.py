@@ -9,6 +9,11 @@ The order of the waiting, first rule first:
  3. People in mid-conversation come before newcomers.
  4. The shorter prompt, by what is still to be computed, then whoever came first.
 
+The order of reading, among the prompts that have a slot: the system prompt that others wait for, then the shorter
+prompt; a prompt that has waited for its share of reading twice as long as reading it takes comes before shorter ones.
+While all slots are taken and somebody without a share waits, long prompts are read by a few rows a step: every slot
+that gets free sooner is a person who gets a first word sooner.
+
 Slots are kept dense (0 .. n_running - 1), because llama.cpp splits a batch wherever the slot numbers have a hole and
 reads all weights once more. A request gets its slot only when there is room for its prompt in the step, so that the
 order can still change while it waits.
@@ -20,6 +25,7 @@ from collections import Counter
 from dataclasses import dataclass
 from operator import attrgetter, itemgetter
 
+from appliance.engine.batch_shape import ROW_GROUP
 from appliance.engine.sequence import Sequence
 from appliance.engine.step_cost import StepCost
 
@@ -31,6 +37,10 @@ _SHORT_STEP_S = 0.25
 _DECODE_SHARE = 3.0
 """A step is planned to take this many times what its running answers alone take, if that is within the gap: prompts
 then get two thirds of the time, and first words leave in small lots."""
+_LONG_PROMPT_S = 1.0
+"""A prompt that takes longer to read is a long one."""
+_PATIENCE = 2.0
+"""Times its own reading time that a prompt is read after shorter ones, beyond the starvation limit."""
 _STARVATION_STEPS = 8
 """The starvation limit is at least this many steps: below that everybody is starved and rule 3 is void."""
 
@@ -81,7 +91,7 @@ class Scheduler:
 
     def order(self, now_s: float) -> list[Sequence]:
         """The waiting, next one first."""
-        limit_s = max(self._rules.starvation_limit_s, _STARVATION_STEPS * self._cost.step_s)
+        limit_s = self._limit_s()
         shares = Counter(s.request.person for s in self.running)
         ranked: list[tuple[tuple[int, int, float], Sequence]] = []
         for sequence in sorted(self.waiting, key=attrgetter("arrived_s")):
@@ -95,13 +105,16 @@ class Scheduler:
 
     def place_next(self, now_s: float) -> Sequence | None:
         """Give the next one that can use it a slot, while the step has room for more prompt rows and a slot is free."""
-        n_planned = sum(s.n_chunk for s in self.running if s.is_prefilling)
-        if len(self.running) >= self._rules.n_slots or n_planned >= self._prompt_budget():
+        if len(self.running) >= self._rules.n_slots:
             return None
+        budget = self._prompt_budget()
         being_shared = {s.shared_ids for s in self.running if s.computes_shared}
         for sequence in self.order(now_s):
             if not sequence.n_reusable and not sequence.n_saved and sequence.shared_ids in being_shared:
                 continue  # its system prompt will be ready after this step: copying beats computing it again
+            turn = self._reading_turn(sequence, now_s)
+            if sum(s.n_chunk for s in self._prompts() if self._reading_turn(s, now_s) <= turn) >= budget:
+                return None
             self.waiting.remove(sequence)
             sequence.slot = len(self.running)
             sequence.placed = self._n_placed
@@ -125,14 +138,20 @@ class Scheduler:
         self.waiting.append(sequence)
         return move
 
-    def next_step(self) -> Step:
-        """One token for everybody being answered, then prompt tokens of the others within the budget, as placed."""
-        n_decoding = sum(not s.is_prefilling for s in self.running)
+    def next_step(self, now_s: float) -> Step:
+        """One token for everybody being answered, then prompt tokens of the others in the order of reading."""
+        n_decoding = self._n_decoding()
         budget = self._prompt_budget()
+        holds_up_others = n_decoding > 0 and self._somebody_waits_for_a_slot()
         counts: dict[Sequence, int] = {}
-        for sequence in sorted((s for s in self.running if s.is_prefilling), key=attrgetter("placed")):
-            counts[sequence] = min(sequence.n_chunk, budget)
-            budget -= counts[sequence]
+        n_rows = n_decoding
+        for sequence in sorted(self._prompts(), key=lambda s: (self._reading_turn(s, now_s), s.placed)):
+            n_chunk = min(sequence.n_chunk, budget)
+            if holds_up_others and self._is_long(sequence) and not self._is_out_of_patience(sequence, now_s):
+                n_chunk = min(n_chunk, ROW_GROUP + -n_rows % ROW_GROUP)
+            counts[sequence] = n_chunk
+            budget -= n_chunk
+            n_rows += n_chunk
         rows = tuple((s, n) for s in self.running if (n := counts.get(s, 1)) > 0)
         return Step(rows, n_decoding, sum(counts.values()))
 
@@ -150,9 +169,38 @@ class Scheduler:
         assert source is not None  # running sequences have a slot
         return source, hole
 
+    def _prompts(self) -> list[Sequence]:
+        return [s for s in self.running if s.is_prefilling]
+
+    def _n_decoding(self) -> int:
+        return sum(not s.is_prefilling for s in self.running)
+
+    def _limit_s(self) -> float:
+        return max(self._rules.starvation_limit_s, _STARVATION_STEPS * self._cost.step_s)
+
+    def _reading_turn(self, sequence: Sequence, now_s: float) -> tuple[int, float]:
+        """Smaller is read sooner."""
+        if sequence.computes_shared:
+            return 0, 0.0
+        if self._is_out_of_patience(sequence, now_s):
+            return 1, sequence.arrived_s
+        return 2, sequence.n_to_compute
+
+    def _is_out_of_patience(self, sequence: Sequence, now_s: float) -> bool:
+        reading_s = sequence.n_to_compute * self._cost.prompt_row_s
+        return now_s - sequence.arrived_s > self._limit_s() + _PATIENCE * reading_s
+
+    def _is_long(self, sequence: Sequence) -> bool:
+        return sequence.n_to_compute * self._cost.prompt_row_s > _LONG_PROMPT_S
+
+    def _somebody_waits_for_a_slot(self) -> bool:
+        """Somebody who has nothing running, while everything is taken."""
+        served = {s.request.person for s in self.running}
+        return len(self.running) >= self._rules.n_slots and any(s.request.person not in served for s in self.waiting)
+
     def _prompt_budget(self) -> int:
         """Prompt rows of the next step: as many as keep it within its planned length."""
-        n_decoding = sum(not s.is_prefilling for s in self.running)
+        n_decoding = self._n_decoding()
         planned_s = max(_SHORT_STEP_S, _DECODE_SHARE * self._cost.decode_s(n_decoding))
         fitting = self._cost.prompt_rows_within(min(planned_s, self._rules.max_itl_s * _SAFETY), n_decoding)
         return min(max(fitting, _MIN_CHUNK), self._rules.n_batch - n_decoding)

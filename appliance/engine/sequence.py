@@ -37,7 +37,7 @@ class Sequence:
     in_conversation: bool = False
     """Its person had an answer a moment ago."""
     n_reusable: int = 0
-    """Prompt tokens of a parked state that need not be computed, as known on arrival."""
+    """Prompt tokens of a parked state that need not be computed, as known on arrival; 0 once it had a slot."""
     n_past: int = 0
     n_cached: int = 0
     slot: int | None = None
@@ -67,7 +67,7 @@ class Sequence:
 
     @property
     def n_to_compute(self) -> int:
-        """Prompt tokens that are left to compute, as far as is known before it has a slot."""
+        """Prompt tokens that are left to compute, as far as is known."""
         return max(0, self.n_prompt - max(self.n_past, self.n_reusable, self.n_saved))
 
     @property

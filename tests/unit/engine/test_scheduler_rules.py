@@ -159,7 +159,7 @@ def test_prompts_leave_a_running_answer_its_longest_gap():
     queue.running[0].token_ids.append(7)
     queue.add(sequence("paste", n_prompt=500))
     place_all(queue)
-    step = queue.next_step()
+    step = queue.next_step(0.0)
     assert {s.request_id: n for s, n in step.rows}["running"] == 1
     assert 0.1 + step.n_prompt * 0.005 <= 0.5
 
@@ -172,7 +172,7 @@ def test_a_step_with_prompts_takes_three_times_its_answers_so_that_first_words_l
     queue.running[0].token_ids.append(7)
     queue.add(sequence("paste", n_prompt=500))
     place_all(queue)
-    assert 90 <= queue.next_step().n_prompt <= 100
+    assert 90 <= queue.next_step(0.0).n_prompt <= 100
 
 
 def test_a_slow_computer_still_reads_some_of_a_prompt_in_every_step():
@@ -183,7 +183,7 @@ def test_a_slow_computer_still_reads_some_of_a_prompt_in_every_step():
     queue.running[0].token_ids.append(7)
     queue.add(sequence("paste", n_prompt=500))
     place_all(queue)
-    assert queue.next_step().n_prompt > 0
+    assert queue.next_step(0.0).n_prompt > 0
 
 
 def test_prompts_are_read_one_after_another_so_that_first_words_leave_early():
@@ -191,8 +191,50 @@ def test_prompts_are_read_one_after_another_so_that_first_words_leave_early():
     for i in range(2):
         queue.add(sequence(f"p{i}", n_prompt=40, arrived_s=i / 100))
     place_all(queue)
-    counts = {s.request_id: n for s, n in queue.next_step().rows}
+    counts = {s.request_id: n for s, n in queue.next_step(0.0).rows}
     assert counts == {"p0": 40, "p1": 2}
+
+
+def test_a_long_prompt_does_not_keep_shorter_ones_from_a_slot_and_is_read_after_them():
+    queue = scheduler(costing(prompt_row_s=0.25 / 42.5))  # 42 prompt rows a step while nobody is being answered
+    queue.add(sequence("paste", n_prompt=500))
+    place_all(queue)
+    queue.add(sequence("short", n_prompt=30, arrived_s=0.1))
+    assert place_all(queue, now_s=0.1) == ["short"]
+    assert {s.request_id: n for s, n in queue.next_step(0.1).rows} == {"paste": 12, "short": 30}
+
+
+def test_a_long_prompt_is_read_before_shorter_ones_once_it_waited_twice_its_reading_time():
+    queue = scheduler(costing(prompt_row_s=0.005), starvation_limit_s=0.15)
+    queue.add(sequence("paste", n_prompt=200))  # a second to read
+    queue.add(sequence("short", n_prompt=30, arrived_s=2.0))
+    place_all(queue, now_s=2.0)
+    assert next(s.request_id for s, n in queue.next_step(2.1).rows if n == 30) == "short"
+    assert [s.request_id for s, _ in queue.next_step(2.2).rows] == ["paste"]
+
+
+def waiting_for_a_slot_behind_a_paste(person: str) -> Scheduler:
+    """One answer and one long prompt take both slots; somebody waits."""
+    queue = scheduler(costing(decode_s=0.1, prompt_row_s=0.005), n_slots=2)
+    queue.add(sequence("answered", person="ann"))
+    place_all(queue)
+    prefilled(queue)
+    queue.running[0].token_ids.append(7)
+    queue.add(sequence("paste", n_prompt=500, person="eve"))
+    place_all(queue)
+    queue.add(sequence("next", person=person))
+    return queue
+
+
+def test_a_long_prompt_takes_few_rows_while_somebody_without_a_share_waits_for_a_slot():
+    step = waiting_for_a_slot_behind_a_paste("bob").next_step(0.0)
+    assert 0 < step.n_prompt <= 7
+    assert (step.n_prompt + step.n_decoding) % 4 == 0
+
+
+@pytest.mark.parametrize(("person", "now_s"), [("eve", 0.0), ("bob", 9.0)])
+def test_it_takes_its_full_part_when_nobody_else_waits_or_it_has_waited_long(person, now_s):
+    assert waiting_for_a_slot_behind_a_paste(person).next_step(now_s).n_prompt > 30
 
 
 def test_a_shared_system_prompt_is_computed_by_one_while_the_others_wait_for_it():
@@ -204,7 +246,7 @@ def test_a_shared_system_prompt_is_computed_by_one_while_the_others_wait_for_it(
     assert leader is not None
     leader.computes_shared = True
     assert queue.place_next(0.0) is None
-    assert [(s.request_id, n) for s, n in queue.next_step().rows] == [("p0", len(system))]
+    assert [(s.request_id, n) for s, n in queue.next_step(0.0).rows] == [("p0", len(system))]
     leader.n_past, leader.computes_shared = len(system), False
     assert place_all(queue) == ["p1", "p2"]
 
