@@ -143,6 +143,11 @@ class Engine:
             else:
                 self._cache.drop_person(owner)
 
+    def drop_expired(self) -> None:
+        """Drop parked conversations that nobody came back to in time."""
+        if self._cache is not None:
+            self._cache.sweep()
+
     def persist_one(self) -> bool:
         """When idle: copy one parked conversation to disk; False when all are there."""
         return self._cache is not None and self._cache.persist_one()

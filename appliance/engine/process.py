@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 _WARM_UP_ROWS = 32
 _IDLE_S = 2.0
 """Quiet time after which parked conversations are copied to disk."""
+_SWEEP_S = 10.0
+"""How often expired ones are looked for while nobody asks; otherwise parking does it."""
 _TERM_S = 5.0
 """How long after SIGTERM the web process has to end this one in order."""
 
@@ -116,7 +118,8 @@ def _serve(connection: Connection, engine: Engine, courtesy: Courtesy | None) ->
         if not engine.has_work and not connection.poll(_IDLE_S):
             while not connection.poll(0) and engine.persist_one():
                 pass
-            connection.poll(None)
+            while not connection.poll(_SWEEP_S):
+                engine.drop_expired()
         while connection.poll(0):
             message: ToEngine = connection.recv()
             if isinstance(message, Close):

@@ -9,8 +9,8 @@ The order of the waiting, first rule first:
  3. People in mid-conversation come before newcomers.
  4. The shorter prompt, by what is still to be computed, then whoever came first.
 
-The order of reading, among the prompts that have a slot: the system prompt that others wait for, then the shorter
-prompt; a prompt that has waited for its share of reading twice as long as reading it takes comes before shorter ones.
+The order of reading, among the prompts that have a slot: the system prompt that others wait for, then one share a
+person as above, then the shorter prompt; but one that waited twice as long as reading it takes comes before shorter ones.
 While all slots are taken and somebody without a share waits, long prompts are read by a few rows a step: every slot
 that gets free sooner is a person who gets a first word sooner.
 
@@ -112,8 +112,8 @@ class Scheduler:
         for sequence in self.order(now_s):
             if not sequence.n_reusable and not sequence.n_saved and sequence.shared_ids in being_shared:
                 continue  # its system prompt will be ready after this step: copying beats computing it again
-            turn = self._reading_turn(sequence, now_s)
-            if sum(s.n_chunk for s in self._prompts() if self._reading_turn(s, now_s) <= turn) >= budget:
+            turns = self._reading_turns(now_s, sequence)
+            if sum(s.n_chunk for s in self._prompts() if turns[s] <= turns[sequence]) >= budget:
                 return None
             self.waiting.remove(sequence)
             sequence.slot = len(self.running)
@@ -145,7 +145,8 @@ class Scheduler:
         holds_up_others = n_decoding > 0 and self._somebody_waits_for_a_slot()
         counts: dict[Sequence, int] = {}
         n_rows = n_decoding
-        for sequence in sorted(self._prompts(), key=lambda s: (self._reading_turn(s, now_s), s.placed)):
+        turns = self._reading_turns(now_s)
+        for sequence in sorted(self._prompts(), key=lambda s: (turns[s], s.placed)):
             n_chunk = min(sequence.n_chunk, budget)
             if holds_up_others and self._is_long(sequence) and not self._is_out_of_patience(sequence, now_s):
                 n_chunk = min(n_chunk, ROW_GROUP + -n_rows % ROW_GROUP)
@@ -178,13 +179,20 @@ class Scheduler:
     def _limit_s(self) -> float:
         return max(self._rules.starvation_limit_s, _STARVATION_STEPS * self._cost.step_s)
 
-    def _reading_turn(self, sequence: Sequence, now_s: float) -> tuple[int, float]:
-        """Smaller is read sooner."""
-        if sequence.computes_shared:
-            return 0, 0.0
-        if self._is_out_of_patience(sequence, now_s):
-            return 1, sequence.arrived_s
-        return 2, sequence.n_to_compute
+    def _reading_turns(self, now_s: float, candidate: Sequence | None = None) -> dict[Sequence, tuple[int, int, float]]:
+        """For everybody with a slot, and one who may get one: smaller is read sooner."""
+        turns: dict[Sequence, tuple[int, int, float]] = {}
+        shares: Counter[str] = Counter()
+        for sequence in [*sorted(self.running, key=attrgetter("placed")), *([candidate] if candidate else [])]:
+            share = shares[sequence.request.person]
+            shares[sequence.request.person] += 1
+            if sequence.computes_shared:
+                turns[sequence] = (-1, 0, 0.0)
+            elif self._is_out_of_patience(sequence, now_s):
+                turns[sequence] = (share, 1, sequence.arrived_s)
+            else:
+                turns[sequence] = (share, 2, sequence.n_to_compute)
+        return turns
 
     def _is_out_of_patience(self, sequence: Sequence, now_s: float) -> bool:
         reading_s = sequence.n_to_compute * self._cost.prompt_row_s

@@ -65,15 +65,19 @@ class Bench:
         backend: WatchedEcho | None = None,
         *,
         reuses: bool = False,
+        cache: PrefixCache | None = None,
+        clock: FakeClock | None = None,
         padded_remainders: frozenset[int] = frozenset(),
         **config: object,
     ) -> None:
-        """`reuses` keeps KV state for the next turn; the rest is EngineConfig's."""
+        """`reuses` keeps KV state for the next turn, `cache` in one of the caller's; the rest is EngineConfig's."""
         self.config = EngineConfig(**({"backend": "echo", "n_slots": 4} | config))  # type: ignore[arg-type]
         self.backend = backend if backend is not None else WatchedEcho(self.config.n_slots)
         self.backend.on_decode = self._let_time_pass
-        self.clock = FakeClock()
-        self.cache = PrefixCache(ram_bytes=100_000, ttl_s=1e6, shelf=None, wall_clock=self.clock) if reuses else None
+        self.clock = clock if clock is not None else FakeClock()
+        self.cache = cache
+        if reuses and cache is None:
+            self.cache = PrefixCache(ram_bytes=100_000, ttl_s=1e6, shelf=None, wall_clock=self.clock)
         self.engine = Engine(self.backend, self.config, self.clock, self.cache, padded_remainders)
         self.updates: dict[str, list[Update]] = {}
         self.n_steps = 0

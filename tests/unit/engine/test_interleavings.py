@@ -1,18 +1,56 @@
-"""Any order of questions, aborts, steps and failures: nothing is lost, doubled, crossed or left without an end."""
+"""Any order of questions, aborts, steps, failures, forgetting, eviction, expiry and restarts.
+
+Nothing is lost, doubled, crossed or left without an end.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
+from numpy.typing import NDArray
 
 from appliance.engine.backend import N_BATCH, DecodeFailed, NoRoom, Rows
 from appliance.engine.echo_backend import EchoBackend
+from appliance.engine.prefix_cache import KvState, Owner, PrefixCache
 from appliance.engine.prompt import PromptBuilder
 from appliance.engine.request import Finished, FinishReason, Message, Request, Started
-from tests.unit.engine.scripted import Bench
+from tests.unit.engine.scripted import Bench, FakeClock, WatchedEcho
+
+TTL_S = 60.0
+
+
+class MemoryShelf:
+    """What outlives an engine, without a disk."""
+
+    def __init__(self) -> None:
+        self.states: dict[Owner, KvState] = {}
+
+    def put(self, state: KvState) -> None:
+        assert state.owner is not None
+        self.states[state.owner] = state
+
+    def peek(self, owner: Owner) -> NDArray[np.int32] | None:
+        return self.states[owner].token_ids if owner in self.states else None
+
+    def take(self, owner: Owner) -> KvState | None:
+        return self.states.pop(owner, None)
+
+    def drop_conversation(self, owner: Owner) -> None:
+        self.states.pop(owner, None)
+
+    def drop_person(self, person: str) -> None:
+        self.states = {owner: state for owner, state in self.states.items() if owner.person != person}
+
+    def evict(self) -> None:
+        if self.states:
+            del self.states[next(iter(self.states))]
+
+    def close(self) -> None:
+        """Nothing is left to write."""
 
 
 class Interleavings(RuleBasedStateMachine):
@@ -24,21 +62,22 @@ class Interleavings(RuleBasedStateMachine):
         n_slots=st.sampled_from([1, 2, 3, 5, 8]),
         row_s=st.sampled_from([0.0, 0.004, 0.1]),
         n_ctx_seq=st.sampled_from([200, 1024]),
-        reuses=st.booleans(),
+        ram_bytes=st.sampled_from([100_000, 3_000, 0, None]),
         padded=st.sampled_from([frozenset(), frozenset({1, 2, 3})]),
     )
-    def start(self, n_slots: int, row_s: float, n_ctx_seq: int, reuses: bool, padded: frozenset[int]) -> None:
-        self.bench = Bench(
-            reuses=reuses,
-            padded_remainders=padded,
-            n_slots=n_slots,
-            n_ctx_seq=n_ctx_seq,
-            max_answer_tokens=80,
-            max_input_tokens=300,
-        )
-        self.bench.row_s = row_s
+    def start(self, n_slots: int, row_s: float, n_ctx_seq: int, ram_bytes: int | None, padded: frozenset[int]) -> None:
+        self.settings = {
+            "padded_remainders": padded,
+            "n_slots": n_slots,
+            "n_ctx_seq": n_ctx_seq,
+            "max_answer_tokens": 80,
+            "max_input_tokens": 300,
+        }
+        self.row_s, self.ram_bytes = row_s, ram_bytes
+        self.shelf = MemoryShelf()
+        self.clock = FakeClock()
+        self.start_engine()
         self.histories: dict[tuple[str, str], tuple[Message, ...]] = {}
-        self.bench.backend.before_decode = self.check_batch
         config = self.bench.config
         self.prompts = PromptBuilder(
             EchoBackend.vocabulary,
@@ -54,6 +93,16 @@ class Interleavings(RuleBasedStateMachine):
         self.in_broken_steps: set[str] = set()
         self.asked: dict[str, tuple[str, str, str]] = {}
         self.n_asked = 0
+
+    def start_engine(self) -> None:
+        """A process of its own would begin like this; `ram_bytes` None reuses nothing."""
+        cache = None
+        if self.ram_bytes is not None:
+            cache = PrefixCache(ram_bytes=self.ram_bytes, ttl_s=TTL_S, shelf=self.shelf, wall_clock=self.clock)
+        backend = WatchedEcho(int(str(self.settings["n_slots"])))
+        backend.before_decode = self.check_batch
+        self.bench = Bench(backend, cache=cache, clock=self.clock, **self.settings)  # type: ignore[arg-type]
+        self.bench.row_s = self.row_s
 
     @rule(
         target=running,
@@ -86,8 +135,24 @@ class Interleavings(RuleBasedStateMachine):
             before = self.histories.get((person, conversation), ())
             self.histories[person, conversation] = (*before, Message("user", text), answer)
 
+    @rule(person=st.sampled_from(["ann", "bob"]), body=st.text("ab", max_size=20), n=st.integers(1, 3))
+    def talk(self, person: str, body: str, n: int) -> None:
+        """A few turns of one conversation, each to its end and kept."""
+        for _ in range(n):
+            request_id = self.ask(body, 80, "be kind", person, "1")
+            while self.bench.end(request_id) is None:
+                self.bench.step()
+            self.keep_the_turn(request_id)
+
+    @rule(person=st.sampled_from(["ann", "bob"]))
+    def edit(self, person: str) -> None:
+        """The last question of that conversation will be another one."""
+        self.histories[person, "1"] = self.histories.get((person, "1"), ())[:-2]
+
     @rule(request_id=consumes(running))
     def abort(self, request_id: str) -> None:
+        if request_id not in self.prompt_ids:  # lost in a restart
+            return
         was_over = self.bench.end(request_id) is not None
         self.bench.abort(request_id)
         end = self.bench.end(request_id)
@@ -115,6 +180,36 @@ class Interleavings(RuleBasedStateMachine):
         if self.bench.backend.break_next is None:
             self.in_broken_steps |= {r for r in unfinished if self.bench.end(r) is not None}
         self.bench.backend.break_next = None
+
+    @rule(person=st.sampled_from(["ann", "bob"]), conversation=st.sampled_from(["", "1", "2"]))
+    def forget(self, person: str, conversation: str) -> None:
+        self.bench.engine.forget(person, conversation)
+        owner = Owner.of(person, conversation)
+        assert owner not in self.shelf.states
+        assert conversation or all(kept.person != owner.person for kept in self.shelf.states)
+
+    @rule()
+    def copy_to_disk(self) -> None:
+        self.bench.engine.persist_one()
+
+    @rule()
+    def evict(self) -> None:
+        self.shelf.evict()
+
+    @rule()
+    def let_everything_expire(self) -> None:
+        self.clock.now_s += TTL_S
+
+    @rule(in_order=st.booleans())
+    def restart(self, in_order: bool) -> None:
+        """What ran is asked again by the client, under an id of its own here; what is on the shelf stays."""
+        if in_order:
+            self.bench.engine.close()
+        for lost in [r for r in self.prompt_ids if self.bench.end(r) is None]:
+            del self.prompt_ids[lost], self.answer_ids[lost]
+        updates = self.bench.updates
+        self.start_engine()
+        self.bench.updates = updates
 
     @invariant()
     def every_answer_is_a_beginning_of_its_own_echo(self) -> None:
@@ -210,4 +305,4 @@ class Interleavings(RuleBasedStateMachine):
 
 
 TestInterleavings = Interleavings.TestCase
-TestInterleavings.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+TestInterleavings.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import multiprocessing
+import threading
+import time
 
 import pytest
 
+from appliance.engine import process
 from appliance.engine.core import CrossedSequence
-from appliance.engine.prefix_cache import KvState, Owner
+from appliance.engine.prefix_cache import KvState, Owner, PrefixCache
 from appliance.engine.request import Finished, Message, Request
-from tests.unit.engine.scripted import Bench
+from appliance.engine.wire import Close
+from tests.unit.engine.scripted import Bench, FakeClock
 
 SYSTEM = Message("system", "You are a kind and helpful assistant.")
 N_SYSTEM = len(SYSTEM.text) + 3 + 2
@@ -209,3 +214,27 @@ def test_an_answer_that_is_set_aside_can_be_stopped():
     bench.ask("next", "hello")
     bench.finish()
     assert bench.text("next") == "hello"
+
+
+def test_what_expired_goes_while_nobody_asks(monkeypatch):
+    clock = FakeClock()
+    cache = PrefixCache(ram_bytes=100_000, ttl_s=60, shelf=None, wall_clock=clock)
+    bench = Bench(cache=cache, clock=clock)
+    chat = Chat(bench, "ann")
+    chat.ask("hello")
+    bench.finish()
+    assert len(cache) == 1
+    clock.now_s += 60
+    monkeypatch.setattr(process, "_IDLE_S", 0.0)
+    monkeypatch.setattr(process, "_SWEEP_S", 0.01)
+    ours, theirs = multiprocessing.Pipe()
+    serving = threading.Thread(target=process._serve, args=(theirs, bench.engine, None))
+    serving.start()
+    try:
+        until = time.monotonic() + 5
+        while len(cache) and time.monotonic() < until:
+            time.sleep(0.01)
+        assert len(cache) == 0
+    finally:
+        ours.send(Close())
+        serving.join(5)

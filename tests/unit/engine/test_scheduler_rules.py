@@ -213,6 +213,16 @@ def test_a_long_prompt_is_read_before_shorter_ones_once_it_waited_twice_its_read
     assert [s.request_id for s, _ in queue.next_step(2.2).rows] == ["paste"]
 
 
+def test_a_persons_second_prompt_is_read_after_everybody_elses_first_however_long_it_waited():
+    queue = scheduler(costing(prompt_row_s=0.005), n_slots=9)
+    for i in range(3):
+        queue.add(sequence(f"eve{i}", n_prompt=40, person="eve"))
+        queue.place_next(0.0)
+    queue.add(sequence("bob", n_prompt=40, arrived_s=9.0))
+    assert place_all(queue, now_s=9.0) == ["bob"]
+    assert {s.request_id: n for s, n in queue.next_step(9.0).rows} == {"eve0": 40, "bob": 10}
+
+
 def waiting_for_a_slot_behind_a_paste(person: str) -> Scheduler:
     """One answer and one long prompt take both slots; somebody waits."""
     queue = scheduler(costing(decode_s=0.1, prompt_row_s=0.005), n_slots=2)
