@@ -10,7 +10,7 @@ The order of the waiting, first rule first:
  4. The shorter prompt, by what is still to be computed, then whoever came first.
 
 The order of reading, among the prompts that have a slot: the system prompt that others wait for, then one share a
-person as above, then the shorter prompt; but one that waited twice as long as reading it takes comes before shorter ones.
+person as above, then the shorter prompt; one that waited twice as long as it takes to read comes before shorter ones.
 While all slots are taken and somebody without a share waits, long prompts are read by a few rows a step: every slot
 that gets free sooner is a person who gets a first word sooner.
 

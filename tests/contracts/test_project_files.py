@@ -25,6 +25,7 @@ def text_files(root: Path) -> list[Path]:
         path
         for path in root.rglob("*")
         if path.suffix in TEXT_SUFFIXES
+        and path.name != ".git"  # a file in a linked worktree
         and not any(_left_out(part) for part in path.relative_to(root).parts[:-1])
         and path.is_file()
     ]
