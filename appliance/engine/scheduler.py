@@ -10,8 +10,8 @@ The order of the waiting, first rule first:
  4. The shorter prompt, by what is still to be computed, then whoever came first.
 
 The order of reading, among the prompts that have a slot: the system prompt that others wait for, then one share a
-person as above, then the shorter prompt; one that waited twice as long as it takes to read comes before shorter ones,
-but whoever has several requests in hand is as much more patient.
+person, then people in mid-conversation, then the shorter prompt. A prompt that waited twice as long as it takes to read
+comes before the last two; but whoever has several requests in hand is as much more patient.
 While all slots are taken and somebody without a share waits, long prompts are read by one row a step, as if they were
 answers: every slot that gets free sooner is a person who gets a first word sooner. (llama.cpp evaluates one token of
 everybody in one pass; a second token of anybody costs another pass over the weights.)
@@ -78,6 +78,7 @@ class _Turn(NamedTuple):
     share: int
     is_in_line: bool
     """Not yet out of patience."""
+    is_newcomer: bool
     rank: float
 
 
@@ -201,11 +202,11 @@ class Scheduler:
             reading_s = sequence.n_to_compute * self._cost.prompt_row_s
             patience_s = self._limit_s() + _PATIENCE * n_in_hand[person] * reading_s
             if sequence.computes_shared:
-                turns[sequence] = _Turn(-1, False, 0.0)
+                turns[sequence] = _Turn(-1, False, False, 0.0)
             elif now_s - sequence.arrived_s > patience_s:
-                turns[sequence] = _Turn(share, False, sequence.arrived_s)
+                turns[sequence] = _Turn(share, False, False, sequence.arrived_s)
             else:
-                turns[sequence] = _Turn(share, True, sequence.n_to_compute)
+                turns[sequence] = _Turn(share, True, not sequence.in_conversation, sequence.n_to_compute)
         return turns
 
     def _is_long(self, sequence: Sequence) -> bool:

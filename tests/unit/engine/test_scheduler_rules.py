@@ -223,6 +223,16 @@ def test_a_persons_second_prompt_is_read_after_everybody_elses_first_however_lon
     assert {s.request_id: n for s, n in queue.next_step(9.0).rows} == {"eve0": 40, "bob": 10}
 
 
+def test_people_in_mid_conversation_are_read_before_newcomers_with_shorter_prompts():
+    queue = scheduler(costing(prompt_row_s=0.25 / 42.5))  # 42 prompt rows a step while nobody is being answered
+    queue.add(sequence("newcomer", n_prompt=20))
+    queue.add(sequence("another", n_prompt=30))
+    place_all(queue)
+    queue.add(sequence("talking", n_prompt=40, arrived_s=0.1, in_conversation=True))
+    assert place_all(queue, now_s=0.1) == ["talking"]
+    assert {s.request_id: n for s, n in queue.next_step(0.1).rows} == {"talking": 40, "newcomer": 2}
+
+
 def test_whoever_has_several_requests_in_hand_is_as_much_more_patient():
     queue = scheduler(costing(prompt_row_s=0.005), starvation_limit_s=0.15)
     queue.add(sequence("paste", n_prompt=200, person="eve"))
