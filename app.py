@@ -93,12 +93,14 @@ def build_page(appliance: Appliance, paths: Paths) -> tuple[FastAPI, Page]:
     """Import Gradio and mount the page behind our own routes. Returns the app and the page, which has an end too."""
     _prepare_gradio(paths)
     from appliance.api import make_router
+    from appliance.event_stream import make_stream_router
     from appliance.web import make_app
     from ui import interface
     from ui.messages import in_both
 
     settings, chat, persons = appliance.settings, appliance.chat, appliance.persons
-    app = make_app([make_router(chat, persons, settings)], persons, appliance.access, in_both)
+    routers = [make_router(chat, persons, settings), make_stream_router(chat, settings)]
+    app = make_app(routers, persons, appliance.access, in_both)
     page = interface.build(chat, settings, persons)
     interface.mount(app, page, settings, persons)
     return app, page

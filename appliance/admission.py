@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from appliance.errors import AlreadyAnswering, Busy
+from appliance.errors import AlreadyAnswering, Busy, Overloaded, SavedOnly
+from appliance.pressure import Pressure, Rung
 
 Key = tuple[str, str]
 """(person, tab): one conversation of one person."""
@@ -25,6 +26,7 @@ LEFT_QUEUE_S = 1.0
 class _Ticket:
     """A place promised by the validator. `missing_since` is None while its event is seen waiting."""
 
+    taken_at: float
     missing_since: float | None
     seen: bool = False
 
@@ -32,10 +34,14 @@ class _Ticket:
 class Place:
     """One answer's place. `release` may be called any number of times."""
 
-    def __init__(self, admission: Admission, key: Key | None, *, takes_room: bool) -> None:
-        """`key`: whose answer it is. `takes_room`: whether it counts against the capacity, or only for its person."""
+    def __init__(self, admission: Admission, key: Key | None, asked_at: float, *, takes_room: bool) -> None:
+        """`key`: whose answer it is. `takes_room`: whether it counts against the capacity, or only for its person.
+
+        `asked_at`: when it was asked for, by the admission's clock; a ticket may have come first.
+        """
         self._admission = admission
         self.key = key
+        self.asked_at = asked_at
         self.takes_room = takes_room
 
     def hand_over_room(self) -> Place:
@@ -52,8 +58,12 @@ class Place:
 class Admission:
     """Counts places: tickets (page, not started) and places (page and API, in hand) never exceed `capacity`."""
 
-    def __init__(self, capacity: int, max_per_person: int, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, capacity: int, max_per_person: int, clock: Callable[[], float], pressure: Pressure | None = None
+    ) -> None:
+        """`pressure` may keep the door shut although there are places, and hears of everybody who is sent away."""
         self._capacity = capacity
+        self._pressure = pressure
         self._max_per_person = max_per_person
         self._clock = clock
         self._waiting: Callable[[], Sequence[Key]] = _nobody
@@ -87,8 +97,9 @@ class Admission:
             # Its event has left the queue without starting: the tab was reloaded and asks anew.
             del self._tickets[key]
         self.check_person(key)
-        self._check_room()
-        self._tickets[key] = _Ticket(missing_since=self._clock())
+        self._check_room(key[0])
+        now = self._clock()
+        self._tickets[key] = _Ticket(now, missing_since=now)
 
     def start_page(self, key: Key) -> Place:
         """The handler begins: its ticket becomes a place. One that came too late for its ticket needs a free place."""
@@ -96,20 +107,21 @@ class Admission:
         self.check_person(key)
         if ticket is None:
             self.sweep()
-            self._check_room()
-        return self._give(key)
+            self._check_room(key[0])
+        return self._give(key, ticket)
 
     def join(self, key: Key | None) -> Place:
         """A place for an answer the engine has no work with: it counts for its person and takes no room."""
+        ticket = None
         if key is not None:
-            self._tickets.pop(key, None)
+            ticket = self._tickets.pop(key, None)
             self.check_person(key)
-        return self._give(key, takes_room=False)
+        return self._give(key, ticket, takes_room=False)
 
-    def start_api(self) -> Place:
+    def start_api(self, person: str) -> Place:
         """A place for a program at once, or Busy: it has no queue to wait in before the engine's."""
         self.sweep()
-        self._check_room()
+        self._check_room(person)
         return self._give(None)
 
     def drop_ticket(self, key: Key) -> None:
@@ -138,12 +150,21 @@ class Admission:
         if same_tab or held[key[0]] >= self._max_per_person:
             raise AlreadyAnswering("this conversation, or this person, is being answered already")
 
-    def _check_room(self) -> None:
+    def _check_room(self, person: str) -> None:
+        pressure = self._pressure
+        if self.n_taken < self._capacity and (pressure is None or pressure.takes_for_model()):
+            if pressure is not None:
+                pressure.taken(person)
+            return
+        if pressure is not None:
+            pressure.sent_away(person)
         if self.n_taken >= self._capacity:
             raise Busy(f"all {self._capacity} places are taken")
+        assert pressure is not None
+        raise Overloaded("too many ask") if pressure.rung is Rung.BUSY else SavedOnly("too many ask")
 
-    def _give(self, key: Key | None, *, takes_room: bool = True) -> Place:
-        place = Place(self, key, takes_room=takes_room)
+    def _give(self, key: Key | None, ticket: _Ticket | None = None, *, takes_room: bool = True) -> Place:
+        place = Place(self, key, self._clock() if ticket is None else ticket.taken_at, takes_room=takes_room)
         self._places.add(place)
         return place
 

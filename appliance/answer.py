@@ -186,7 +186,7 @@ class Answer:
                 if update.input_cut:
                     self.note("input_cut")
                 if update.n_dropped_messages:
-                    self.note("history_cut")
+                    self.note("short_history" if update.history_shortened else "history_cut")
             case Finished():
                 self.finished = update
                 self.close(update.reason, update.error)

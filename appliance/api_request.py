@@ -17,6 +17,18 @@ MAX_CHARS = 200_000
 MAX_STOPS = 4
 
 
+_ASKS_FOR_NOTHING: dict[str, tuple[Any, ...]] = {
+    "n": (1,),
+    "presence_penalty": (0, 0.0),
+    "frequency_penalty": (0, 0.0),
+    "logprobs": (False,),
+    "logit_bias": ({},),
+    "response_format": ({"type": "text"},),
+    "store": (False,),
+}
+"""Parameters that are not supported, with the values some clients send always and that change nothing."""
+
+
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
@@ -88,6 +100,7 @@ def parse(body: bytes) -> ChatRequest:
         raise ApiError("The body is not valid JSON.", param=None, status=400, code="invalid_json") from None
     if not isinstance(data, dict):
         raise ApiError("The body must be a JSON object.", param=None, status=400, code="invalid_json")
+    data = {name: value for name, value in data.items() if not _is_nothing(name, value)}
     try:
         wanted = ChatRequest.model_validate(data)
     except ValidationError as error:
@@ -103,6 +116,12 @@ def parse(body: bytes) -> ChatRequest:
     if len(wanted.stops) > MAX_STOPS:
         raise ApiError(f"stop: at most {MAX_STOPS} strings are taken.", param="stop")
     return wanted
+
+
+def _is_nothing(name: str, value: Any) -> bool:
+    """Whether leaving this parameter out asks for the same. `1 == True`, which JSON keeps apart."""
+    same = (known for known in _ASKS_FOR_NOTHING.get(name, ()) if type(known) is type(value))
+    return value is None or value in same
 
 
 def conversation(messages: list[ChatMessage], max_input_chars: int) -> list[Message]:

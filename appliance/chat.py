@@ -24,6 +24,7 @@ from appliance.log import where
 from appliance.replies import Replies
 from appliance.sessions import Conversation, Session, SessionStore, Turn
 from appliance.settings import Settings
+from appliance.watch import Counts, Watch
 
 _log = logging.getLogger(__name__)
 _TICK_S = 0.5
@@ -37,7 +38,8 @@ class ChatService:
         self._engine = engine
         self._settings = settings
         self._clock = clock
-        self._admission = Admission(settings.n_places, settings.max_answers_per_person, clock)
+        self.watch = Watch(self, engine, settings, clock)
+        self._admission = Admission(settings.n_places, settings.max_answers_per_person, clock, self.watch.pressure)
         self._replies = Replies(engine, settings)
         self._sessions = SessionStore(settings.session_ttl_s, clock)
         self._answers: dict[Answer, asyncio.Task[None]] = {}
@@ -54,6 +56,11 @@ class ChatService:
     def n_answers(self) -> int:
         """Answers in hand: waiting for the engine or being written."""
         return len(self._answers)
+
+    def counts(self) -> Counts:
+        """How many there are of what."""
+        n_waiting = self._admission.n_tickets + self._replies.n_waiting
+        return Counts(n_waiting, self._admission.n_taken, len(self._sessions))
 
     @property
     def not_ready_code(self) -> str:
@@ -156,18 +163,21 @@ class ChatService:
         max_tokens: int | None,
         sampling: SamplingParams,
         stop: tuple[str, ...],
+        is_page: bool = False,
     ) -> Answer:
         """Answer a program. Everything it wants known is in `messages`; of it only KV state is kept, for its next turn.
 
         Args:
-            person: who asks, never a page's person.
+            person: who asks; a page's person only with `is_page`.
+            is_page: it counts as one of the answers this person may have in hand.
         Raises:
             Busy: at once, when every place is taken.
         """
         self._check_open()
+        request_id = _new_id()
         asked = self._with_system(messages)
         request = Request(
-            request_id=_new_id(),
+            request_id=request_id,
             messages=asked,
             person=person,
             conversation=_beginning(asked),
@@ -176,7 +186,7 @@ class ChatService:
             stop=stop,
             refuse_long_input=True,
         )
-        reply, place = self._reply(request, None)
+        reply, place = self._reply(request, (person, request_id) if is_page else None)
         answer = Answer(request.request_id, "", self._clock, self._n_streams)
         self._start(answer, reply, place, session=None)
         return answer
@@ -187,7 +197,7 @@ class ChatService:
         """Twice a second while the program runs: void tickets, unread answers, conversations past their TTL."""
         while True:
             await asyncio.sleep(_TICK_S)
-            for job in (self._admission.sweep, self._end_unread, self._drop_old):
+            for job in (self._admission.sweep, self._end_unread, self._drop_old, self.watch.tick):
                 try:
                     job()
                 except Exception as error:  # noqa: BLE001 -- one failing job must not stop the others
@@ -280,8 +290,9 @@ class ChatService:
         if reply is not None:
             return reply, self._admission.join(key)
         self._check_engine()
-        place = self._admission.start_api() if key is None else self._admission.start_page(key)
-        return self._replies.generate(request, place.hand_over_room(), fresh=fresh), place
+        place = self._admission.start_api(request.person) if key is None else self._admission.start_page(key)
+        asked = self.watch.pressure.relieved(request)
+        return self._replies.generate(request, asked, place.hand_over_room(), fresh=fresh), place
 
     def _start(self, answer: Answer, reply: Reply, place: Place, session: Session | None) -> None:
         answer.wait_for(reply)
@@ -298,13 +309,14 @@ class ChatService:
         finally:
             answer.comes_from(reply.origin, reply.saved_at)
             answer.close(FinishReason.ERROR, "internal_error")  # counts only if nothing else ended it
+            self.watch.explain(answer)
             place.release()
             del self._answers[answer]
             if session is not None:
                 _commit(session, answer)
                 session.last_used = self._clock()
             answer.settle()
-            _log_line(answer, self._clock())
+            self.watch.answered(answer, place.asked_at)
 
     def _drop(self, key: Key) -> None:
         self._sessions.drop(key)
@@ -362,22 +374,6 @@ def _commit(session: Session, answer: Answer) -> None:
         )
     )
     session.running = None
-
-
-def _log_line(answer: Answer, now: float) -> None:
-    finished = answer.finished
-    first = f"{answer.first_text_at - answer.begun_at:.3f}" if answer.first_text_at is not None else "-"
-    _log.info(
-        "request %s: n_prompt=%s n_cached=%s n_decoded=%s ttft_server_s=%s duration_s=%.3f by=%s reason=%s",
-        answer.request_id,
-        finished.n_prompt if finished else 0,
-        finished.n_cached if finished else 0,
-        finished.n_decoded if finished else 0,
-        first,
-        now - answer.begun_at,
-        answer.origin,
-        answer.error or answer.finish,
-    )
 
 
 def _report_unforeseen(task: asyncio.Task[None]) -> None:

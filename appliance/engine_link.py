@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Protocol
 
 from appliance.answer import Source
 from appliance.engine.client import EngineState
-from appliance.engine.request import EngineInfo, Request, Update
+from appliance.engine.request import EngineInfo, Finished, Request, Running, Update
 
 
 class Stream(Source, Protocol):
@@ -29,8 +29,27 @@ class Engine(Protocol):
         """What it says of itself, once it is ready."""
 
     @property
+    def n_running(self) -> int:
+        """Requests that hold a slot."""
+
+    @property
     def n_waiting(self) -> int:
         """Requests it holds but does not compute yet."""
+
+    @property
+    def running(self) -> Sequence[Running]:
+        """How far the answers are that hold a slot."""
+
+    @property
+    def n_decoded_total(self) -> int:
+        """Tokens generated since the program started."""
+
+    @property
+    def n_restarts(self) -> int:
+        """How often it ended by itself."""
+
+    on_finished: Callable[[Finished], None] | None
+    """Told of every request that is over, however it ended."""
 
     def submit(self, request: Request) -> Stream:
         """Ask. Raises NotReady when no answer can ever come."""

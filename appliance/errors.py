@@ -38,6 +38,18 @@ class Busy(Refused):
     code = "busy"
 
 
+class SavedOnly(Busy):
+    """For now only saved and quick answers are given, and this question has none."""
+
+    code = "saved_only"
+
+
+class Overloaded(Busy):
+    """For now nobody new is taken."""
+
+    code = "overloaded"
+
+
 class NotReady(Refused):
     """The engine is still loading or is being restarted."""
 

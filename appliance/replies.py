@@ -46,9 +46,12 @@ class Replies:
         generation = None if fresh else self._in_flight.find(self._digest(request))
         return generation.join(Origin.JOINED) if generation is not None else None
 
-    def generate(self, request: Request, place: Place, *, fresh: bool) -> Reply:
-        """Ask the engine. `place` is given back when the engine is done."""
-        generation = Generation(request, place, self._gate, self._engine)
+    def generate(self, request: Request, asked: Request, place: Place, *, fresh: bool) -> Reply:
+        """Ask the engine. `place` is given back when the engine is done.
+
+        `asked` is what the engine gets for `request`, which others may ask too: under pressure it is less.
+        """
+        generation = Generation(asked, place, self._gate, self._engine)
         reading = generation.join(Origin.MODEL)
         digest = self._digest(request)
         unlist = self._in_flight.add(digest, generation) if digest and not fresh else _nothing

@@ -95,6 +95,17 @@ class Settings(BaseModel):
     answer_cache_ttl_s: float = _row(1800, "How long a saved answer is given.", unit="s", ge=10, le=604_800)
     answer_cache_mb: int = _row(64, "Disk space for saved answers; 0: none are kept.", unit="MB", ge=0, le=10_240)
     office_name: str = _row("", "What {office_name} in a quick answer becomes.", max_length=100)
+    shorter_answers_wait_s: float = _row(
+        45, "Expected wait from which answers get shorter; 0: never, as the next three.", unit="s", ge=0, le=3600
+    )
+    shorter_history_wait_s: float = _row(
+        60, "Expected wait from which less of a long conversation is read anew.", unit="s", ge=0, le=3600
+    )
+    saved_only_wait_s: float = _row(
+        90, "Expected wait from which only saved and quick answers are given.", unit="s", ge=0, le=3600
+    )
+    busy_wait_s: float = _row(120, "Expected wait from which nobody new is taken.", unit="s", ge=0, le=3600)
+    short_answer_tokens: int = _row(128, "Longest answer while answers are shorter.", unit="tokens", ge=1, le=16384)
     max_answers_per_person: int = _row(
         2, "Answers one browser may have in hand; each takes one of its six connections.", live=True, ge=1, le=5
     )
@@ -143,6 +154,11 @@ class Settings(BaseModel):
     def n_places(self) -> int:
         """Everybody who may be in hand or waiting, page and API together."""
         return self.n_engine_places + self.queue_size
+
+    @property
+    def pressure_waits_s(self) -> tuple[float, ...]:
+        """The thresholds of the rungs of pressure.py, lowest rung first."""
+        return (self.shorter_answers_wait_s, self.shorter_history_wait_s, self.saved_only_wait_s, self.busy_wait_s)
 
     @property
     def max_input_tokens(self) -> int:

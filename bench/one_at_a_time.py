@@ -28,21 +28,19 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Answered:
-    """How long one question took, s, and its answer."""
+    """How long one question took, s, and how many tokens its answer has."""
 
     took_s: float
     n_tokens: int
-    text: str
 
 
 class OneAtATime:
-    """A `Llama` object behind a pipe."""
+    """A `Llama` object behind a pipe. Its own reuse of the last prompt's beginning is left on, as people run it."""
 
-    def __init__(self, model: Path, n_threads: int, n_ctx: int = 1024, *, reuses: bool = True) -> None:
-        """`reuses` leaves on what it does by itself: keep what a prompt's beginning has in common with the last."""
+    def __init__(self, model: Path, n_threads: int, n_ctx: int = 1024) -> None:
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, str(model), n_threads, n_ctx, reuses), daemon=True)
+        self._process = context.Process(target=_serve, args=(theirs, str(model), n_threads, n_ctx), daemon=True)
         self._process.start()
         theirs.close()
 
@@ -67,7 +65,7 @@ class OneAtATime:
         return answered
 
 
-def _serve(connection: Connection, model: str, n_threads: int, n_ctx: int, reuses: bool) -> None:
+def _serve(connection: Connection, model: str, n_threads: int, n_ctx: int) -> None:
     """The process: load, then answer until the other side is gone."""
     from llama_cpp import Llama
 
@@ -78,17 +76,10 @@ def _serve(connection: Connection, model: str, n_threads: int, n_ctx: int, reuse
             conversations, max_tokens, sampling = connection.recv()
         except EOFError:
             return
-        answered = []
-        for messages in conversations:
-            if not reuses:
-                llama.reset()
-            answered.append(_answer(llama, messages, max_tokens, sampling))
-        connection.send(answered)
+        connection.send([_answer(llama, messages, max_tokens, sampling) for messages in conversations])
 
 
 def _answer(llama: Any, messages: list[dict[str, str]], max_tokens: int, sampling: dict[str, float]) -> Answered:
     began_s = time.perf_counter()
     reply = llama.create_chat_completion(messages=messages, max_tokens=max_tokens, **sampling)
-    took_s = time.perf_counter() - began_s
-    text = str(reply["choices"][0]["message"]["content"] or "")
-    return Answered(took_s, int(reply["usage"]["completion_tokens"]), text)
+    return Answered(time.perf_counter() - began_s, int(reply["usage"]["completion_tokens"]))

@@ -229,10 +229,10 @@ class ChatHandlers:
         info = self._chat.engine.info
         return ModelStatus(info.model_name if info else None, failed=self._chat.not_ready_code == "failed")
 
-    @staticmethod
-    def _sentence(error: Exception, language: Language) -> str:
+    def _sentence(self, error: Exception, language: Language) -> str:
         """What a person reads of an error. What the owner reads of one nobody foresaw goes to the log."""
         code = getattr(error, "code", "")
+        self._chat.watch.metrics.refused(code or "internal_error")
         if isinstance(error, ApplianceError) and known(code):
             return say(language, code)
         _log.error("a page event failed: %s", where(error))

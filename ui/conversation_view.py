@@ -24,7 +24,7 @@ LATEX_DELIMITERS: Final[list[dict[str, str | bool]]] = [
 ]
 """What is set as mathematics. A single dollar sign is money."""
 
-BEFORE_THE_ANSWER: Final = ("input_cut", "history_cut")
+BEFORE_THE_ANSWER: Final = ("input_cut", "history_cut", "short_history")
 """Notices that speak of the question stand between question and answer; all others below the answer."""
 
 _AS_ENTITY: Final = str.maketrans({char: f"&#{ord(char)};" for char in string.punctuation + "\n\r\t"})

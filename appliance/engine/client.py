@@ -15,7 +15,7 @@ from multiprocessing.process import BaseProcess
 
 from appliance.engine.config import EngineConfig
 from appliance.engine.process import main
-from appliance.engine.request import Delta, EngineInfo, Finished, FinishReason, Request, Started, Update
+from appliance.engine.request import Delta, EngineInfo, Finished, FinishReason, Request, Running, Started, Update
 from appliance.engine.wire import Abort, Close, Forget, FromEngine, LoadFailed, Ready, Report, Submit, ToEngine
 from appliance.errors import ApplianceError, EngineFailed, NotReady
 
@@ -42,8 +42,10 @@ class EngineState(StrEnum):
 class TokenStream:
     """The updates of one request: Started, Delta ..., Finished last. Belongs to the event loop's thread."""
 
-    def __init__(self, request: Request, abort: Callable[[str], None]) -> None:
+    def __init__(self, request: Request, abort: Callable[[str], None], number: int) -> None:
         self.request = request
+        self.number = number
+        self.n_decoded = 0
         self.ahead: int | None = 0
         """Requests before it in the engine's waiting list; None once it is being computed."""
         self.has_text = False
@@ -82,6 +84,7 @@ class TokenStream:
             self.is_known = True
         elif isinstance(update, Delta):
             self.has_text = True
+            self.n_decoded += len(update.token_ids)
         self._updates.append(update)
         self._arrived.set()
 
@@ -139,7 +142,18 @@ class EngineClient:
         self.n_running = 0
         self.n_waiting = 0
         self.n_decoded_total = 0
-        """Tokens generated since the present engine process started."""
+        """Tokens generated since the program started."""
+        self.n_restarts = 0
+        self.on_finished: Callable[[Finished], None] | None = None
+        """Told of every request that is over, however it ended."""
+        self._n_decoded_before = 0
+        self._n_asked = 0
+
+    @property
+    def running(self) -> list[Running]:
+        """The answers that hold a slot."""
+        known = (stream for stream in self._streams.values() if stream.is_known and stream.ahead is None)
+        return [Running(stream.number, stream.n_decoded) for stream in known]
 
     def spawn(self) -> None:
         """Start the process; before any event loop runs, so that it loads beside slow imports."""
@@ -169,7 +183,8 @@ class EngineClient:
         is_resting = self.state is not EngineState.READY and self._n_failures > _N_SUDDEN
         if self.state in (EngineState.FAILED, EngineState.CLOSED) or is_resting:
             raise NotReady(f"the engine is {self.state}")
-        stream = TokenStream(request, self._abort)
+        self._n_asked += 1
+        stream = TokenStream(request, self._abort, self._n_asked)
         stream.ahead = self.n_waiting
         self._streams[request.request_id] = stream
         self._ask(stream)
@@ -185,9 +200,7 @@ class EngineClient:
         if self.state is EngineState.CLOSED:
             return
         self._set_state(EngineState.CLOSED)
-        for stream in self._streams.values():
-            stream.push(Finished(FinishReason.ABORT, 0, 0, 0))
-        self._streams.clear()
+        self._end_all(Finished(FinishReason.ABORT, 0, 0, 0))
         if self._child is None:
             return
         child = self._child
@@ -204,8 +217,7 @@ class EngineClient:
         if self._child is not None and self.state is EngineState.READY:
             self._child.send(Abort(request_id))
         else:  # not with an engine yet: nothing to stop there
-            del self._streams[request_id]
-            stream.push(Finished(FinishReason.ABORT, 0, 0, 0))
+            self._end(stream, Finished(FinishReason.ABORT, 0, 0, 0))
 
     def _ask(self, stream: TokenStream) -> None:
         """Give the request to the engine, now or as soon as it is ready."""
@@ -241,16 +253,18 @@ class EngineClient:
 
     def _on_report(self, report: Report) -> None:
         self.n_running, self.n_waiting = report.n_running, len(report.waiting_ids)
-        if report.n_decoded_total > self.n_decoded_total:
+        n_decoded_total = self._n_decoded_before + report.n_decoded_total
+        if n_decoded_total > self.n_decoded_total:
             self._n_failures = 0
-        self.n_decoded_total = report.n_decoded_total
+        self.n_decoded_total = n_decoded_total
         for request_id, update in report.updates:
             stream = self._streams.get(request_id)
             if stream is None:
                 continue
             if isinstance(update, Finished):
-                del self._streams[request_id]
-            stream.push(update)
+                self._end(stream, update)
+            else:
+                stream.push(update)
         waiting = {request_id: place for place, request_id in enumerate(report.waiting_ids)}
         for request_id, stream in self._streams.items():
             if stream.is_known:
@@ -265,17 +279,17 @@ class EngineClient:
             return
         self._n_failures += 1
         log.error("the engine process ended by itself (%s in a row): starting another", self._n_failures)
-        self.n_running = self.n_waiting = self.n_decoded_total = 0
+        self.n_running = self.n_waiting = 0
+        self.n_restarts += 1
+        self._n_decoded_before = self.n_decoded_total
         self._set_state(EngineState.RESTARTING)
-        for place, (request_id, stream) in enumerate(list(self._streams.items())):
+        for place, stream in enumerate(list(self._streams.values())):
             if stream.is_known and stream.ahead is not None:
                 stream.n_sends -= 1  # it only waited: this death was not its doing
             if stream.is_aborted:
-                del self._streams[request_id]
-                stream.push(Finished(FinishReason.ABORT, 0, 0, 0))
+                self._end(stream, Finished(FinishReason.ABORT, 0, 0, 0))
             elif stream.has_text or stream.n_sends >= _MAX_SENDS or self._n_failures > _N_SUDDEN:
-                del self._streams[request_id]
-                stream.push(Finished(FinishReason.ERROR, 0, 0, 0, EngineFailed.code))
+                self._end(stream, Finished(FinishReason.ERROR, 0, 0, 0, EngineFailed.code))
             else:
                 stream.is_known, stream.ahead = False, place
         pause_s = 0.0 if self._n_failures <= _N_SUDDEN else min(_MAX_PAUSE_S, 2.0**self._n_failures)
@@ -290,9 +304,17 @@ class EngineClient:
 
     def _fail(self) -> None:
         self._set_state(EngineState.FAILED)
-        for stream in self._streams.values():
-            stream.push(Finished(FinishReason.ERROR, 0, 0, 0, EngineFailed.code))
-        self._streams.clear()
+        self._end_all(Finished(FinishReason.ERROR, 0, 0, 0, EngineFailed.code))
+
+    def _end_all(self, end: Finished) -> None:
+        for stream in list(self._streams.values()):
+            self._end(stream, end)
+
+    def _end(self, stream: TokenStream, end: Finished) -> None:
+        del self._streams[stream.request.request_id]
+        stream.push(end)
+        if self.on_finished is not None:
+            self.on_finished(end)
 
     def _set_state(self, state: EngineState) -> None:
         self.state = state

@@ -13,7 +13,7 @@ from appliance.engine.batch_shape import ROW_GROUP
 from appliance.engine.config import EngineConfig
 from appliance.engine.detokenizer import Detokenizer
 from appliance.engine.prefix_cache import Owner, PrefixCache, n_common
-from appliance.engine.prompt import BadConversation, ContextFull, PromptBuilder, SystemPromptTooLong
+from appliance.engine.prompt import BadConversation, ContextFull, Prompt, PromptBuilder, SystemPromptTooLong
 from appliance.engine.request import Delta, Finished, FinishReason, Request, SamplingParams, Started, Update
 from appliance.engine.sampler import TokenSampler, sample
 from appliance.engine.scheduler import Rules, Scheduler, Step
@@ -101,9 +101,15 @@ class Engine:
             prompt = self._prompts.build(request.messages, refuse_long_input=request.refuse_long_input)
         except (InputTooLong, SystemPromptTooLong, ContextFull, BadConversation) as refusal:
             return [(request.request_id, Finished(FinishReason.ERROR, 0, 0, 0, refusal.code))]
+        owner = Owner.of(request.person, request.conversation) if request.conversation else None
+        n_kept = self._n_reusable(owner, prompt)
+        shortened = False
+        if request.short_history and n_kept <= prompt.n_shared:
+            short = self._prompts.build(request.messages, short_history=True)
+            shortened = short.n_dropped_messages > prompt.n_dropped_messages
+            prompt = short
         n_prompt = len(prompt.token_ids)
         now_s = self._clock()
-        owner = Owner.of(request.person, request.conversation) if request.conversation else None
         sampler = TokenSampler(self._sampling(request.sampling))
         sampler.accept(prompt.token_ids)
         sequence = Sequence(
@@ -123,11 +129,16 @@ class Engine:
         if owner is not None:
             last_s = self._last_answer_s.get(owner, float("-inf"))
             sequence.in_conversation = now_s - last_s <= self._config.priority_session_timeout_s
-            if self._cache is not None:
-                sequence.n_reusable = self._cache.n_reusable(owner, prompt.token_ids)
+            sequence.n_reusable = n_kept
         self._sequences[request.request_id] = sequence
         self._scheduler.add(sequence)
-        return [(request.request_id, Started(n_prompt, prompt.n_dropped_messages, prompt.input_cut))]
+        return [(request.request_id, Started(n_prompt, prompt.n_dropped_messages, prompt.input_cut, shortened))]
+
+    def _n_reusable(self, owner: Owner | None, prompt: Prompt) -> int:
+        """Tokens of the prompt that are kept from before as this conversation's."""
+        if owner is None or self._cache is None:
+            return 0
+        return self._cache.n_reusable(owner, prompt.token_ids)
 
     def abort(self, request_id: str) -> Updates:
         """End a request now; unknown ids have already ended."""
@@ -161,7 +172,9 @@ class Engine:
         """Place who waits, evaluate one batch, draw one token for everybody whose prompt is done."""
         while (sequence := self._scheduler.to_set_aside(self._clock())) is not None:
             self._set_aside(sequence)
-        while (sequence := self._scheduler.place_next(self._clock())) is not None:
+        while (sequence := self._scheduler.place_next(now_s := self._clock())) is not None:
+            if sequence.placed_s is None:
+                sequence.placed_s = now_s
             self._resume(sequence)
             self._check_slot(sequence)
         step = self._scheduler.next_step(self._clock())
@@ -258,7 +271,11 @@ class Engine:
             if sequence.computes_shared and sequence.n_past == len(sequence.shared_ids):
                 self._share(sequence)
         if drawing:
+            now_s = self._clock()
             for sequence, token_id in zip(drawing, sample([s.sampler for s in drawing], logits), strict=True):
+                sequence.last_token_s = now_s
+                if sequence.first_token_s is None:
+                    sequence.first_token_s = now_s
                 updates += self._accept(sequence, token_id)
         self._cost.note(step.n_decoding, step.n_prompt, self._clock() - started_s)
 
@@ -318,7 +335,8 @@ class Engine:
         if move is not None:
             self._backend.move(*move)
         del self._sequences[sequence.request_id]
-        end = Finished(reason, sequence.n_prompt, sequence.n_cached, sequence.n_decoded, error)
+        counts = (sequence.n_prompt, sequence.n_cached, sequence.n_decoded)
+        end = Finished(reason, *counts, error, sequence.timings())
         return [*updates, (sequence.request_id, end)]
 
     def _park(self, sequence: Sequence, reason: FinishReason) -> None:

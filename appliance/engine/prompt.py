@@ -98,8 +98,12 @@ class PromptBuilder:
         except (TemplateError, BadConversation) as error:
             raise TemplateUnusable(str(error)) from error
 
-    def build(self, messages: Sequence[Message], *, refuse_long_input: bool = False) -> Prompt:
+    def build(
+        self, messages: Sequence[Message], *, refuse_long_input: bool = False, short_history: bool = False
+    ) -> Prompt:
         """The prompt of a conversation; see `Request.messages` for its form.
+
+        `short_history` leaves out more of the oldest turns than must be: down to a quarter of the room.
 
         Raises InputTooLong, SystemPromptTooLong, ContextFull or BadConversation.
         """
@@ -121,6 +125,10 @@ class PromptBuilder:
                 raise ContextFull("the answer fills the whole context")
             turns[at] = _cut(turns[at], limit)
         first = self._first_kept(system, turns, at)
+        if short_history:
+            quarter = self._n_prompt_max // 4
+            starts = (i for i in range(first, at + 1) if turns[i].role == "user")
+            first = next((s for s in starts if self._n_tokens([*system, *turns[s:]]) <= quarter), at)
         n_shared = self._n_before(len(system), [*system, *turns[first:]])
         return Prompt(self._tokens([*system, *turns[first:]]), n_shared, first, n_asked > limit)
 

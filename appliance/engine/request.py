@@ -70,6 +70,9 @@ class Request:
     """Opaque id of the conversation within the person's; empty keeps no KV state for a next turn."""
     refuse_long_input: bool = False
     """Refuse a last message over `max_input_tokens` instead of cutting it."""
+    short_history: bool = False
+    """Where nothing of the conversation is computed already, read its newest part only. Where something is, going on
+    from it is cheaper than reading any part anew."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,20 @@ class Started:
     """Oldest messages after the system prompt that did not fit and were left out."""
     input_cut: bool
     """The last message was longer than `max_input_tokens` and was cut."""
+    history_shortened: bool = False
+    """Some of the messages were left out because `Request.short_history` asked for it."""
+
+
+@dataclass(frozen=True)
+class Timings:
+    """How long the parts of an answer took in the engine, in seconds; 0 for a part it never came to."""
+
+    waited_s: float = 0.0
+    """Without a slot, until the first one."""
+    first_token_s: float = 0.0
+    """From there to the first token: the prompt was read."""
+    decode_s: float = 0.0
+    """From the first token to the last."""
 
 
 @dataclass(frozen=True)
@@ -103,9 +120,19 @@ class Finished:
     n_decoded: int
     error: str = ""
     """For ERROR: the code of an appliance error (see errors.py), never text of a conversation."""
+    timings: Timings = Timings()
 
 
 Update = Delta | Started | Finished
+
+
+@dataclass(frozen=True)
+class Running:
+    """How far an answer is that holds a slot."""
+
+    number: int
+    """Counts the requests, in the order they were asked."""
+    n_decoded: int
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from appliance.engine.detokenizer import Detokenizer
 from appliance.engine.prefix_cache import Owner
-from appliance.engine.request import Request
+from appliance.engine.request import Request, Timings
 from appliance.engine.sampler import TokenSampler
 
 
@@ -29,7 +29,11 @@ class Sequence:
     sampler: TokenSampler
     detokenizer: Detokenizer
     arrived_s: float
-    """Engine clock."""
+    """Engine clock, as the next three."""
+    placed_s: float | None = None
+    """When it got its first slot."""
+    first_token_s: float | None = None
+    last_token_s: float = 0.0
     owner: Owner | None = None
     """Whose KV state it is; None keeps none."""
     shared_ids: tuple[int, ...] = ()
@@ -54,6 +58,15 @@ class Sequence:
     @property
     def request_id(self) -> str:
         return self.request.request_id
+
+    def timings(self) -> Timings:
+        """What took how long, once it is over."""
+        if self.placed_s is None:
+            return Timings()
+        waited_s = self.placed_s - self.arrived_s
+        if self.first_token_s is None:
+            return Timings(waited_s)
+        return Timings(waited_s, self.first_token_s - self.placed_s, self.last_token_s - self.first_token_s)
 
     @property
     def n_pending(self) -> int:

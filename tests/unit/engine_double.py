@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from appliance.engine.client import EngineState
-from appliance.engine.request import Delta, EngineInfo, Finished, FinishReason, Request, Started, Update
+from appliance.engine.request import Delta, EngineInfo, Finished, FinishReason, Request, Running, Started, Update
 from appliance.errors import NotReady
 
 INFO = EngineInfo(model_name="Double", n_slots=2, n_ctx_seq=1024, n_vocab=100, pid=1, load_s=0.0, fingerprint="double")
@@ -57,7 +57,9 @@ class ScriptedEngine:
     def __init__(self) -> None:
         self.state = EngineState.READY
         self.info: EngineInfo | None = INFO
-        self.n_waiting = 0
+        self.n_running = self.n_waiting = self.n_decoded_total = self.n_restarts = 0
+        self.running: list[Running] = []
+        self.on_finished: Callable[[Finished], None] | None = None
         self.obeys_abort = True
         self.streams: list[ScriptedStream] = []
         self.forgotten: list[tuple[str, str]] = []

@@ -38,13 +38,13 @@ def test_a_burst_of_twelve_fills_exactly_the_free_places():
 def test_page_and_api_share_the_bound():
     admission, _, _ = make(2)
     admission.enter_page(("a", "t"))
-    place = admission.start_api()
+    place = admission.start_api("p")
     with pytest.raises(Busy):
-        admission.start_api()
+        admission.start_api("p")
     with pytest.raises(Busy):
         admission.enter_page(("b", "t"))
     place.release()
-    admission.start_api()
+    admission.start_api("p")
 
 
 def test_a_ticket_becomes_a_place_and_is_not_counted_twice():
@@ -114,7 +114,7 @@ def test_one_tab_has_one_answer():
 
 def test_one_person_has_two_answers_and_programs_do_not_count():
     admission, _, _ = make()
-    admission.start_api()
+    admission.start_api("p")
     admission.enter_page(("a", "t1"))
     admission.start_page(("a", "t1"))
     admission.enter_page(("a", "t2"))
@@ -173,7 +173,7 @@ class AnyInterleaving(RuleBasedStateMachine):
     @rule()
     def start_program(self):
         try:
-            self.places.append(self.admission.start_api())
+            self.places.append(self.admission.start_api("p"))
         except Busy:
             assert self.admission.n_taken >= 3
 

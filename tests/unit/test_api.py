@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import NamedTuple
 
 import httpx
 import pytest
@@ -16,7 +17,8 @@ from appliance.api import make_router
 from appliance.api_request import ApiError, conversation, parse
 from appliance.chat import ChatService
 from appliance.engine.client import EngineState
-from appliance.engine.request import FinishReason, Message, Request
+from appliance.engine.request import FinishReason, Message, Request, Running
+from appliance.event_stream import make_stream_router
 from appliance.paths import Paths
 from appliance.person import COOKIE_NAME, Persons
 from appliance.settings import Settings
@@ -51,7 +53,8 @@ class Site:
         self.chat = ChatService(self.engine, self.settings)
         self.persons = Persons(b"k" * 32)
         access = Access.of(self.settings, Paths(data_dir), self.persons, b"k" * 32)
-        self.app = make_app([make_router(self.chat, self.persons, self.settings)], self.persons, access, str)
+        routers = [make_router(self.chat, self.persons, self.settings), make_stream_router(self.chat, self.settings)]
+        self.app = make_app(routers, self.persons, access, str)
 
         @self.app.get("/")
         async def page() -> str:
@@ -130,6 +133,18 @@ async def test_a_parameter_that_is_not_supported_is_refused_by_name(site, name, 
     assert error["param"] == name
     assert name in error["message"]
     assert (error["type"], error["code"]) == ("invalid_request_error", "unsupported_parameter")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("n", 1), ("presence_penalty", 0), ("logprobs", False), ("response_format", {"type": "text"}), ("tools", None)],
+)
+async def test_a_parameter_that_asks_for_nothing_is_taken(site, name, value):
+    assert (await site.complete(**{name: value})).status_code == 200
+
+
+async def test_the_numbers_one_and_true_are_not_the_same(site):
+    assert (await site.complete(n=True)).status_code == 422
 
 
 @pytest.mark.parametrize(
@@ -217,7 +232,7 @@ async def test_too_many_at_once_are_told_when_to_come_back(site):
     for stream in (True, False):
         response = await site.complete(stream=stream)
         assert response.status_code == 503
-        assert response.headers["retry-after"] == "5"
+        assert int(response.headers["retry-after"]) >= 1
         assert response.json()["error"]["code"] == "busy"
     for stream in site.engine.streams:
         stream.finish()
@@ -284,10 +299,14 @@ async def test_the_place_is_told_to_its_owner_only(site):
     person = site.persons.of({COOKIE_NAME: site.http.cookies[COOKIE_NAME]})
     tab = "t" * 20
     site.chat.attach_page_queue(lambda: [("other", tab), (person, tab)])
-    assert (await site.http.get("/place", headers={"X-Tab": tab})).json() == {"ahead": 1, "closing": False}
-    assert (await site.http.get("/place")).json() == {"ahead": None, "closing": False}
+    assert (await site.http.get("/place", headers={"X-Tab": tab})).json() == {"ahead": 1, "wait_s": 0, "closing": False}
+    assert (await site.http.get("/place")).json() == {"ahead": None, "wait_s": None, "closing": False}
     site.http.cookies.clear()
-    assert (await site.http.get("/place", headers={"X-Tab": tab})).json() == {"ahead": None, "closing": False}
+    assert (await site.http.get("/place", headers={"X-Tab": tab})).json() == {
+        "ahead": None,
+        "wait_s": None,
+        "closing": False,
+    }
 
 
 async def test_every_answer_carries_the_security_headers(site):
@@ -309,3 +328,163 @@ async def test_an_unforeseen_error_shows_and_logs_no_words(site, caplog):
 async def test_no_schema_and_no_documentation_pages(site):
     for path in ("/openapi.json", "/docs", "/redoc"):
         assert (await site.http.get(path)).status_code == 404
+
+
+async def test_the_model_is_listed_and_found_by_its_name(site):
+    listed = (await site.http.get("/v1/models")).json()
+    assert (listed["object"], [model["id"] for model in listed["data"]]) == ("list", ["Double"])
+    assert (await site.http.get("/v1/models/Double")).json() == listed["data"][0]
+    for path in ("/v1/models/other", "/v1/embeddings", "/v1/"):
+        missing = await site.http.get(path)
+        assert (missing.status_code, missing.json()["error"]["code"]) == (404, "not_found")
+    site.engine.info = None
+    assert (await site.http.get("/v1/models")).json()["data"] == []
+
+
+async def test_each_who_is_busy_is_told_a_later_moment(site):
+    site.engine.running, site.engine.n_running = [Running(1, 0), Running(2, 0)], 2
+    site.engine.answers = False
+    held = [asyncio.create_task(site.complete()) for _ in range(2)]
+    await asyncio.sleep(0.05)
+    told = [int((await site.complete(user=f"u{number}")).headers["retry-after"]) for number in range(6)]
+    assert told == sorted(told)
+    assert told[-1] > told[0] >= 1
+    for stream in site.engine.streams:
+        stream.finish()
+    await asyncio.gather(*held)
+
+
+async def test_what_happens_is_counted_and_no_word_of_it_is_kept(site):
+    await site.complete(messages=[{"role": "user", "content": "Zanzibar"}], user="Zanzibar")
+    await site.complete(tools=[])
+    site.engine.reason, site.engine.error = FinishReason.ERROR, "engine_failed"
+    await site.complete()
+    response = await site.http.get("/metrics")
+    assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
+    lines = dict(line.rsplit(" ", 1) for line in response.text.splitlines() if not line.startswith("#"))
+    assert lines['office_chat_answers_total{end="stop",origin="model"}'] == "1.0"
+    assert lines['office_chat_answers_total{end="error",origin="model"}'] == "1.0"
+    assert lines['office_chat_errors_total{code="engine_failed"}'] == "1.0"
+    assert lines['office_chat_errors_total{code="unsupported_parameter"}'] == "1.0"
+    assert lines['office_chat_ttft_server_seconds_count{origin="model"}'] == "1.0"
+    assert float(lines['office_chat_memory_bytes{process="web"}']) > 1e6
+    assert "Zanzibar" not in response.text
+
+
+class Events(NamedTuple):
+    """What an EventSource makes of a response."""
+
+    texts: list[str]
+    named: dict[str, dict]
+    last_id: str
+
+
+def read_events(response: httpx.Response) -> Events:
+    """By the rules of the HTML standard: data lines are joined, one space after the colon goes."""
+    events = Events([], {}, "")
+    for block in response.text.split("\n\n"):
+        fields = [line.partition(":")[::2] for line in block.split("\n") if line and not line.startswith(":")]
+        data = "\n".join(value.removeprefix(" ") for name, value in fields if name == "data")
+        name = next((value.strip() for name, value in fields if name == "event"), "")
+        events = events._replace(last_id=next((v.strip() for n, v in fields if n == "id"), events.last_id))
+        if name:
+            events.named[name] = json.loads(data)
+        elif data:
+            events.texts.append(data)
+    return events
+
+
+@pytest.fixture
+async def page(site) -> Site:
+    """A site whose client has loaded the page."""
+    await site.http.get("/")
+    site.http.headers["accept"] = "text/event-stream"
+    return site
+
+
+def ask_events(site: Site, prompt: str, **headers: str):
+    return site.http.get("/api/stream", params={"prompt": prompt}, headers=headers)
+
+
+@pytest.mark.parametrize(
+    "text", ["Hello, you", " two  spaces", "one\n\ntwo\n", "a\r\nb\rc", "data: x\n: y\nevent: z", "字🙂"]
+)
+async def test_an_event_source_gets_exactly_the_text_and_an_end(page, text):
+    page.engine.answers = False
+    asking = asyncio.create_task(ask_events(page, "question"))
+    await asyncio.sleep(0.05)
+    page.engine.last.say(text)
+    page.engine.last.finish()
+    response = await asking
+    assert response.headers["content-type"].startswith("text/event-stream")
+    assert response.headers["cache-control"] == "no-store"
+    events = read_events(response)
+    assert "".join(events.texts) == text.replace("\r\n", "\n").replace("\r", "\n")
+    assert events.named["done"]["finish_reason"] == "stop"
+    assert events.named["done"]["usage"]["completion_tokens"] == len(text)
+
+
+async def test_an_event_source_that_connects_again_does_not_ask_again(page):
+    events = read_events(await ask_events(page, "Hi"))
+    assert events.last_id
+    assert (await ask_events(page, "Hi", **{"Last-Event-ID": events.last_id})).status_code == 204
+    assert len(page.engine.streams) == 1
+
+
+async def test_an_event_source_belongs_to_the_pages_person_and_is_its_answer(page):
+    page.engine.answers = False
+    person = page.persons.of({COOKIE_NAME: page.http.cookies[COOKIE_NAME]})
+    asking = [asyncio.create_task(ask_events(page, f"Hi {number}")) for number in range(2)]
+    await asyncio.sleep(0.05)
+    assert {stream.request.person for stream in page.engine.streams} == {person}
+    third = read_events(await ask_events(page, "Hi 3"))
+    assert third.named["error"]["code"] == "already_answering"
+    assert third.named["error"]["retry_after_s"] >= 1
+    for stream in page.engine.streams:
+        stream.finish()
+    await asyncio.gather(*asking)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "code"), [("", "empty"), ("  ", "empty"), ("字" * 513, "too_long"), ("x" * 9000, "too_long")]
+)
+async def test_a_question_an_event_source_may_not_ask_is_an_event_with_a_sentence(page, prompt, code):
+    response = await ask_events(page, prompt)
+    assert response.status_code == 200
+    error = read_events(response).named["error"]
+    assert error["code"] == code
+    assert error["message"]
+    assert page.engine.streams == []
+
+
+async def test_a_failure_in_mid_stream_is_an_event_for_an_event_source_too(page):
+    page.engine.answers = False
+    asking = asyncio.create_task(ask_events(page, "Hi"))
+    await asyncio.sleep(0.05)
+    page.engine.last.say("half")
+    page.engine.last.finish(FinishReason.ERROR, "engine_failed")
+    events = read_events(await asking)
+    assert events.texts == ["half"]
+    assert events.named["error"]["code"] == "engine_failed"
+    assert "done" not in events.named
+
+
+async def test_an_event_source_that_leaves_ends_its_answer(page):
+    page.engine.answers = False
+    asking = asyncio.create_task(ask_events(page, "Hi"))
+    await asyncio.sleep(0.05)
+    page.engine.last.start()
+    asking.cancel()
+    await asyncio.sleep(0.05)
+    assert page.engine.last.n_aborts >= 1
+    assert page.chat.n_answers == 0
+
+
+async def test_strangers_links_and_other_sites_get_no_stream(page):
+    link = await ask_events(page, "Hi", accept="text/html,*/*;q=0.8")
+    assert (link.status_code, link.json()["error"]["code"]) == (406, "not_an_event_source")
+    assert (await ask_events(page, "Hi", **{"sec-fetch-site": "cross-site"})).status_code == 403
+    assert (await ask_events(page, "Hi", origin="http://evil.example")).status_code == 403
+    page.http.cookies.clear()
+    assert (await ask_events(page, "Hi")).status_code == 401
+    assert page.engine.streams == []

@@ -199,7 +199,7 @@ def test_questions_are_new_within_a_run_and_other_runs_ask_others():
 
 
 def test_the_programs_log_tells_what_was_computed():
-    line = "INFO appliance.chat: request abc: n_prompt=96 n_cached=64 n_decoded=11 ttft_server_s=0.1 reason=stop"
+    line = "INFO appliance.watch: request abc: n_prompt=96 n_cached=64 n_decoded=11 ttft_server_s=0.1 reason=stop"
     assert logged_counts(f"other\n{line}\n") == [(96, 64, 11)]
 
 

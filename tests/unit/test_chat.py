@@ -344,7 +344,7 @@ async def test_an_unforeseen_error_ends_the_answer_and_frees_the_place(bench, ca
 async def test_one_line_is_logged_for_a_request_and_none_of_its_words(bench, caplog):
     caplog.set_level(logging.INFO)
     await bench.answered(ANN, "a secret question", "a secret answer")
-    (record,) = [record for record in caplog.records if record.name == "appliance.chat"]
+    (record,) = [record for record in caplog.records if record.name == "appliance.watch"]
     assert "n_prompt=10 n_cached=3 n_decoded=15" in record.getMessage()
     assert "reason=stop" in record.getMessage()
     assert "secret" not in caplog.text
