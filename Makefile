@@ -1,6 +1,6 @@
 # Thin rules; the work is in packaging/setup_env.py. Paths are relative, so that a folder name with spaces does no harm.
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench format docs lock clean
+.PHONY: help run test check bench bench-quick format docs lock clean
 MAKEFLAGS += --no-print-directory
 
 PYTHON ?= $(if $(shell command -v python3.11 2>/dev/null),python3.11,python3)
@@ -10,7 +10,7 @@ VENV_PYTHON = .venv/bin/python
 CODE = appliance ui app.py packaging bench
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' Makefile
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' Makefile
 	@echo '  ARGS="..." goes to the program (make run), to pytest (make test) or to the bench: make run ARGS="--port 8080"'
 
 run: ## set up what is missing, then start the chat
@@ -28,9 +28,13 @@ check: ## format, lint, types and the fast tests
 	$(VENV_PYTHON) -m mypy $(CODE)
 	$(VENV_PYTHON) -m pytest -m "not model and not browser and not stress" $(ARGS)
 
-bench: ## measure on this PC: make bench ARGS="streams" (without ARGS: the list)
+bench: ## compare with the peers on this PC, 1.5 h, and write docs/performance.md; one measurement: ARGS="streams" (list: ARGS=--help)
 	$(SETUP) check
-	@exec $(VENV_PYTHON) -m bench $(if $(ARGS),$(ARGS),--help)
+	@exec $(VENV_PYTHON) -m bench $(if $(ARGS),$(ARGS),compare)
+
+bench-quick: ## three minutes of it: the starter model, nothing to compile
+	$(SETUP) check
+	@exec $(VENV_PYTHON) -m bench compare --quick $(ARGS)
 
 format: ## let ruff rewrite the code
 	$(SETUP) check

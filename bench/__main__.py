@@ -29,6 +29,7 @@ from bench import (
     window,
 )
 from bench.command import Measurement, add_common_arguments, measure
+from bench.peers import against, burst, compare, decode, paste, step, success
 
 MEASUREMENTS: Final[tuple[Measurement, ...]] = (
     streams,
@@ -44,6 +45,12 @@ MEASUREMENTS: Final[tuple[Measurement, ...]] = (
     cpu,
     courtesy,
     spin,
+    decode,
+    against,
+    burst,
+    paste,
+    success,
+    step,
 )
 
 
@@ -55,7 +62,7 @@ def main(arguments: Sequence[str]) -> int:
         one = commands.add_parser(measurement.NAME, help=measurement.HELP, description=measurement.HELP)
         add_common_arguments(one)
         measurement.add_arguments(one)
-    for tool in (shape, report):
+    for tool in (shape, report, compare):
         tool.add_arguments(commands.add_parser(tool.NAME, help=tool.HELP, description=tool.HELP))
     options = parser.parse_args(arguments)
     for measurement in MEASUREMENTS:
@@ -66,17 +73,21 @@ def main(arguments: Sequence[str]) -> int:
             print(shape.shape_file(kind, options.cache))
     elif options.command == report.NAME:
         report.write(options.results, options.target)
+    elif options.command == compare.NAME:
+        compare.run(options, main)
     return 0
 
 
 def repeatable(arguments: Sequence[str]) -> list[str]:
-    """The arguments without what belongs to one run or one machine: the seed, folders, and where a model lies."""
+    """The arguments without what belongs to one run or one machine: seed, repeats, folders, and where a model lies."""
     kept: list[str] = []
     words = iter(word for argument in arguments for word in _split(argument))
     for word in words:
-        if word in ("--seed", "--results", "--cache"):
+        if word in ("--seed", "--results", "--cache", "--repeats"):
             next(words)
-        elif kept and kept[-1] == "--model":
+        elif word == "--more":
+            continue
+        elif kept and kept[-1] in ("--model", "--their-model"):
             kept.append(Path(word).name)
         else:
             kept.append(word)

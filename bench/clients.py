@@ -41,8 +41,15 @@ class ApiClient:
     def __init__(self, base_url: str, key: str = "") -> None:
         self._http = _http(base_url, {"authorization": f"Bearer {key}"} if key else None)
 
-    async def ask(self, messages: Sequence[Mapping[str, str]], max_tokens: int, **parameters: Any) -> Exchange:
-        """One streamed answer. `parameters` go into the request as they are."""
+    async def ask(
+        self,
+        messages: Sequence[Mapping[str, str]],
+        max_tokens: int,
+        *,
+        arrivals: list[float] | None = None,
+        **parameters: Any,
+    ) -> Exchange:
+        """One streamed answer. `arrivals` fills as it comes; `parameters` go into the request as they are."""
         body = {
             "messages": list(messages),
             "max_tokens": max_tokens,
@@ -51,7 +58,7 @@ class ApiClient:
             **parameters,
         }
         sent_s = time.perf_counter()
-        arrivals: list[float] = []
+        arrivals = [] if arrivals is None else arrivals
         pieces: list[str] = []
         usage: dict[str, Any] = {}
         failure = ""
@@ -134,6 +141,10 @@ class PageClient:
         end_s = time.perf_counter()
         await self._run(self._commit, [])
         return Exchange(sent_s, tuple(arrivals), end_s, text=shown, failure=failure)
+
+    async def new_chat(self) -> None:
+        """Begin another conversation."""
+        await self._run("new_chat", [])
 
     async def close(self) -> None:
         """Close the tab."""

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from appliance.engine.cpu import physical_cores
 from appliance.models import starter_model
-from bench.results import RESULTS, Findings, Result, describe_machine, load_average, now
+from bench.results import RESULTS, Findings, Result, cores_in_use, describe_machine, newest, now
 from bench.shape import TYPES, default_cache, shape_file
 from bench.table import for_terminal
 
@@ -54,16 +54,17 @@ def add_common_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--repeats", type=int, default=3, help="interleaved repeats (default: %(default)s)")
     parser.add_argument("--seed", type=int, help="of the questions; fresh ones without it")
     parser.add_argument("--threads", type=int, default=0, help="of the engine; 0: the physical cores")
+    parser.add_argument("--more", action="store_true", help="add the repeats to those of the newest run like this one")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder for the JSON file")
 
 
 def measure(measurement: Measurement, options: argparse.Namespace, command: str) -> Result:
     """Run it, keep and show what it found."""
-    began, load_before = now(), load_average()
+    began, load_before = now(), cores_in_use()
     if load_before > QUIET_LOAD:
-        print(f"The load average is {load_before:.2f}: something else is at work here, read no figure of this run.")
+        print(f"{load_before:.1f} cores are in use: something else is at work here, read no figure of this run.")
     bench = Bench(
-        model=_model(options.model, options.cache),
+        model=model_file(options.model, options.cache),
         seed=secrets.randbelow(2**31) if options.seed is None else options.seed,
         n_repeats=options.repeats,
         n_threads=options.threads or physical_cores(),
@@ -83,15 +84,18 @@ def measure(measurement: Measurement, options: argparse.Namespace, command: str)
         rows=findings.rows,
         notes=findings.notes,
     )
+    if options.more and (earlier := newest(options.results).get(result.name)) is not None:
+        result = earlier.with_more(result)
     path = result.write(options.results)
-    print(f"\n{result.title} [{bench.model.name}, {bench.n_repeats} repeats, seed {bench.seed}]\n")
+    print(f"\n{result.title} [{bench.model.name}, {result.n_repeats} repeats, seed {bench.seed}]\n")
     print(for_terminal(result.rows))
     print("".join(f"\n{note}" for note in result.notes))
-    print(f"\nMedian (lowest-highest). Kept in {path.name}; again: {command}")
+    print(f"\nMedian (lowest-highest). Kept in {path.name}; again: {result.again}")
     return result
 
 
-def _model(named: str, cache: Path) -> Path:
+def model_file(named: str, cache: Path) -> Path:
+    """The file that `--model` or the like names, written first if it is one of TYPES."""
     if named == STARTER:
         return starter_model()
     if named in TYPES:

@@ -38,6 +38,11 @@ class Exchange:
         return self.arrivals_s[0] - self.sent_s
 
     @property
+    def took_s(self) -> float:
+        """From sending to the end of the answer."""
+        return self.end_s - self.sent_s
+
+    @property
     def gaps_s(self) -> list[float]:
         """Between two pieces of visible text."""
         return [later - earlier for earlier, later in pairwise(self.arrivals_s)]
@@ -84,12 +89,21 @@ class Load:
         """A percentile of the gaps; 0 where every answer came in one piece."""
         return percentile(self.gaps_s or [0.0], share)
 
+    def took_s(self, share: float) -> float:
+        """A percentile of the time to the answer's end."""
+        return percentile([exchange.took_s for exchange in self.exchanges if exchange.is_ok], share)
+
     def check(self) -> Load:
         """Refuse to take times from a run in which something went wrong."""
         if self.n_failed:
             failures = sorted({exchange.failure or "no text" for exchange in self.exchanges if not exchange.is_ok})
             raise RuntimeError(f"{self.n_failed} of {len(self.exchanges)} questions failed: {', '.join(failures)}")
         return self
+
+
+def gaps_between(streams: Sequence[Sequence[float]], began_s: float, ended_s: float) -> list[float]:
+    """Gaps of running streams that touch that time, s; each stream is the moments of its pieces of text."""
+    return [b - a for moments in streams for a, b in pairwise(moments) if began_s <= b and a <= ended_s]
 
 
 async def together(asked: Sequence[Awaitable[Exchange | Sequence[Exchange]]]) -> Load:

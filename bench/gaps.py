@@ -12,7 +12,7 @@ from itertools import pairwise
 from appliance.engine.config import EngineConfig
 from bench.command import Bench
 from bench.direct import DirectEngine, engine, questions_to, read
-from bench.exchange import together
+from bench.exchange import gaps_between, together
 from bench.interleave import interleaved
 from bench.questions import SYSTEM_PROMPT, Questions
 from bench.results import Findings, Row
@@ -77,8 +77,7 @@ async def _paste(bench: Bench) -> Findings:
         for stream in streams:
             stream.abort()
         await asyncio.gather(*readers)
-        gaps = [b - a for times in arrivals for a, b in pairwise(times) if began_s <= b and a <= ended_s]
-        return _Flow(gaps, ttft_s)
+        return _Flow(gaps_between(arrivals, began_s, ended_s), ttft_s)
 
     async with engine(bench.model, bench.n_threads, n_slots=options.slots) as direct:
         variants = {

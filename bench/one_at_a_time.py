@@ -28,19 +28,21 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Answered:
-    """How long one question took, s, and how many tokens its answer has."""
+    """How long one question took, s, and its answer."""
 
     took_s: float
     n_tokens: int
+    text: str
 
 
 class OneAtATime:
-    """A `Llama` object behind a pipe. Its own reuse of the last prompt's beginning is left on, as people run it."""
+    """A `Llama` object behind a pipe."""
 
-    def __init__(self, model: Path, n_threads: int, n_ctx: int = 1024) -> None:
+    def __init__(self, model: Path, n_threads: int, n_ctx: int = 1024, *, reuses: bool = True) -> None:
+        """`reuses` leaves on what it does by itself: keep what a prompt's beginning has in common with the last."""
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, str(model), n_threads, n_ctx), daemon=True)
+        self._process = context.Process(target=_serve, args=(theirs, str(model), n_threads, n_ctx, reuses), daemon=True)
         self._process.start()
         theirs.close()
 
@@ -65,7 +67,7 @@ class OneAtATime:
         return answered
 
 
-def _serve(connection: Connection, model: str, n_threads: int, n_ctx: int) -> None:
+def _serve(connection: Connection, model: str, n_threads: int, n_ctx: int, reuses: bool) -> None:
     """The process: load, then answer until the other side is gone."""
     from llama_cpp import Llama
 
@@ -76,10 +78,17 @@ def _serve(connection: Connection, model: str, n_threads: int, n_ctx: int) -> No
             conversations, max_tokens, sampling = connection.recv()
         except EOFError:
             return
-        connection.send([_answer(llama, messages, max_tokens, sampling) for messages in conversations])
+        answered = []
+        for messages in conversations:
+            if not reuses:
+                llama.reset()
+            answered.append(_answer(llama, messages, max_tokens, sampling))
+        connection.send(answered)
 
 
 def _answer(llama: Any, messages: list[dict[str, str]], max_tokens: int, sampling: dict[str, float]) -> Answered:
     began_s = time.perf_counter()
     reply = llama.create_chat_completion(messages=messages, max_tokens=max_tokens, **sampling)
-    return Answered(time.perf_counter() - began_s, int(reply["usage"]["completion_tokens"]))
+    took_s = time.perf_counter() - began_s
+    text = str(reply["choices"][0]["message"]["content"] or "")
+    return Answered(took_s, int(reply["usage"]["completion_tokens"]), text)

@@ -12,7 +12,7 @@ from bench.table import for_markdown
 NAME = "report"
 HELP = "write docs/performance.md from the newest results"
 
-_TARGET = RESULTS.parent.parent / "docs" / "performance.md"
+PAGE = RESULTS.parent.parent / "docs" / "performance.md"
 # What a reader wants to know first comes first; names of results begin with these.
 _ORDER = ("streams", "page", "start", "memory", "growth", "idle", "reuse", "order", "gaps", "window", "cpu", "courtesy")
 _INTRODUCTION = """\
@@ -32,7 +32,7 @@ text. Clients and program share the processor here.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Where to read and write."""
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the JSON files")
-    parser.add_argument("--target", type=Path, default=_TARGET, help="the page to write")
+    parser.add_argument("--target", type=Path, default=PAGE, help="the page to write")
 
 
 def write(results: Path, target: Path) -> None:
@@ -67,7 +67,7 @@ def _section(result: Result) -> str:
         "",
         f"{result.title[0].upper()}{result.title[1:]}.",
         "",
-        f"`{result.command}`",
+        f"`{result.again}`",
         "",
         f"{result.model}, {result.n_repeats} repeats, {result.began[:10]}, seed {result.seed}.",
         *(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -17,6 +16,7 @@ import psutil
 from bench.stats import Spread, Target
 
 RESULTS = Path(__file__).resolve().parent / "results"
+_LOOK_S = 1.0
 _PACKAGES = ("llama-cpp-python", "gradio", "numpy", "uvicorn")
 _ABOUT_RESULTS = (
     "# Results\n\nWritten by `python -m bench`, one JSON file a run, and read by `python -m bench report`.\n"
@@ -55,6 +55,17 @@ class Row:
         ratio = Spread.of_ratios(ours, theirs)
         return cls(what, unit, Spread.of(ours), against, Spread.of(theirs), ratio, target)
 
+    def with_more(self, later: Row) -> Row:
+        """The same row with the repeats of a later run. Raises ValueError for another row."""
+        if (self.what, self.against) != (later.what, later.against):
+            raise ValueError(f"{later.what} is no repeat of {self.what}")
+
+        def joined(one: Spread | None, more: Spread | None) -> Spread | None:
+            return Spread.of((*one.values, *more.values)) if one and more else None
+
+        got = Spread.of((*self.got.values, *later.got.values))
+        return replace(later, got=got, base=joined(self.base, later.base), ratio=joined(self.ratio, later.ratio))
+
     @property
     def is_met(self) -> bool | None:
         """Whether the median reached the target; None without one."""
@@ -77,14 +88,14 @@ class Result:
     name: str
     title: str
     command: str
-    """What repeats it, apart from the seed."""
+    """What repeats it, apart from the seed and the number of repeats."""
     began: str
     """UTC, ISO 8601."""
     model: str
     seed: int
     n_repeats: int
     load_before: float
-    """1-minute load average before the first repeat; over 0.7 something else was at work."""
+    """Cores in use just before the first repeat; over 0.7 something else was at work."""
     machine: dict[str, str]
     rows: tuple[Row, ...]
     notes: tuple[str, ...] = ()
@@ -98,6 +109,23 @@ class Result:
         path = folder / f"{self.name}-{self.began.replace(':', '')}.json"
         path.write_text(json.dumps(asdict(self), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
         return path
+
+    def with_more(self, later: Result) -> Result:
+        """Both runs as one: the same measurement, more repeats. Raises ValueError where they do not belong together."""
+        if (self.command, self.machine) != (later.command, later.machine):
+            raise ValueError("repeats of another command or another machine")
+        rows = tuple(one.with_more(more) for one, more in zip(self.rows, later.rows, strict=True))
+        return replace(
+            later,
+            n_repeats=self.n_repeats + later.n_repeats,
+            load_before=max(self.load_before, later.load_before),
+            rows=rows,
+        )
+
+    @property
+    def again(self) -> str:
+        """The command with as many repeats."""
+        return f"{self.command} --repeats {self.n_repeats}"
 
     @classmethod
     def read(cls, path: Path) -> Result:
@@ -129,15 +157,15 @@ def describe_machine() -> dict[str, str]:
     memory = f"{psutil.virtual_memory().total / 2**30:.0f} GB"
     system = f"{platform.system()} {platform.release()}, Python {platform.python_version()}"
     versions = ", ".join(f"{name} {metadata.version(name)}" for name in _PACKAGES)
-    return {"cpu": _cpu_name(), "cores": cores, "memory": memory, "system": system, "versions": versions}
+    return {"cpu": cpu_name(), "cores": cores, "memory": memory, "system": system, "versions": versions}
 
 
-def load_average() -> float:
-    """Of the last minute; 0 where the system has none."""
-    return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+def cores_in_use() -> float:
+    """Cores that are at work at the moment, whoever uses them; takes a second."""
+    return float(psutil.cpu_percent(_LOOK_S)) / 100 * (psutil.cpu_count() or 1)
 
 
-def _cpu_name() -> str:
+def cpu_name() -> str:
     if Path("/proc/cpuinfo").is_file():
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):
@@ -146,6 +174,10 @@ def _cpu_name() -> str:
 
 
 def _row(data: dict[str, Any]) -> Row:
-    spreads = {key: Spread(**data[key]) if data[key] else None for key in ("base", "ratio")}
+    spreads = {key: _spread(data[key]) if data[key] else None for key in ("base", "ratio")}
     target = Target(**data["target"]) if data["target"] else None
-    return Row(data["what"], data["unit"], Spread(**data["got"]), data["against"], **spreads, target=target)
+    return Row(data["what"], data["unit"], _spread(data["got"]), data["against"], **spreads, target=target)
+
+
+def _spread(data: dict[str, Any]) -> Spread:
+    return Spread(**{**data, "values": tuple(data.get("values", ()))})

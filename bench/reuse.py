@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from bench.clients import ApiClient, as_messages, close_all, open_pages
 from bench.command import Bench
 from bench.exchange import Exchange, Load, together
 from bench.interleave import interleaved
+from bench.peers.people import ApiPerson
 from bench.program import Program, programs
 from bench.questions import SYSTEM_PROMPT, Questions
 from bench.restore import measure_restore
@@ -131,8 +132,9 @@ async def _turns(bench: Bench) -> Findings:
             await close_all(pages)
             return found
         api = ApiClient(program.url)
-        people = [_ApiPerson(api, options.tokens, f"user {i}") for i in range(n_users)]
-        found = await _converse(program, questions, [person.ask for person in people], options.turns)
+        people = [ApiPerson(api, f"user {i}", system_prompt="") for i in range(n_users)]
+        asks = [functools.partial(person.ask, max_tokens=options.tokens) for person in people]
+        found = await _converse(program, questions, asks, options.turns)
         await api.close()
         return found
 
@@ -162,23 +164,7 @@ async def _turns(bench: Bench) -> Findings:
     return Findings(rows, part=f"turns-{options.protocol}", notes=(note,))
 
 
-class _ApiPerson:
-    """A program that keeps the conversation itself and sends all of it each time."""
-
-    def __init__(self, api: ApiClient, n_tokens: int, user: str) -> None:
-        self._api = api
-        self._user = user
-        self._n_tokens = n_tokens
-        self._messages: list[dict[str, str]] = []
-
-    async def ask(self, text: str) -> Exchange:
-        self._messages += as_messages(text)
-        exchange = await self._api.ask(self._messages, self._n_tokens, user=self._user)
-        self._messages.append({"role": "assistant", "content": exchange.text})
-        return exchange
-
-
-async def _converse(program: Program, questions: Questions, people: list[Ask], n_turns: int) -> _Conversations:
+async def _converse(program: Program, questions: Questions, people: Sequence[Ask], n_turns: int) -> _Conversations:
     n_before = len(program.counts())
     ttfts: list[float] = []
     hit_rates: list[float] = []

@@ -24,7 +24,9 @@ from bench.interleave import progress
 NAME = "shape"
 HELP = "write the random-weight GGUF the measurements use, and print its path"
 
-TYPES = ("q4_0", "q8_0", "q4_k_m")
+_OWN_HEAD = "-head"
+TYPES = ("q4_0", "q8_0", "q4_k_m", "q4_0-head", "iq4_nl-head")
+"""As people download them; `-head` has its own output head of the same type, as the tuner writes it."""
 VOCABULARY_VARIABLE = "OFFICE_CHAT_QWEN_VOCAB"
 """Path of a GGUF with the Qwen2 tokenizer, for a machine without a package index."""
 
@@ -62,7 +64,7 @@ def shape_file(kind: str, cache: Path) -> Path:
     with tempfile.TemporaryDirectory(dir=cache, prefix="unfinished-") as scratch:
         plain = Path(scratch) / "f16.gguf"
         progress("writing random weights")
-        write_plain(plain, vocabulary)
+        write_plain(plain, vocabulary, has_head=kind.endswith(_OWN_HEAD))
         progress(f"quantising to {kind}")
         quantised = Path(scratch) / path.name
         _quantise(plain, quantised, kind)
@@ -70,8 +72,8 @@ def shape_file(kind: str, cache: Path) -> Path:
     return path
 
 
-def write_plain(path: Path, vocabulary: Path) -> None:
-    """The whole model in 16 bits."""
+def write_plain(path: Path, vocabulary: Path, *, has_head: bool = False) -> None:
+    """The whole model in 16 bits. `has_head` writes the embedding a second time, as the output head."""
     import gguf
 
     writer = gguf.GGUFWriter(path, "qwen2")
@@ -86,7 +88,7 @@ def write_plain(path: Path, vocabulary: Path) -> None:
     writer.add_layer_norm_rms_eps(1e-6)
     writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16)
     _add_tokenizer(writer, gguf.GGUFReader(vocabulary))
-    _add_weights(writer.add_tensor, np.random.default_rng(0))
+    _add_weights(writer.add_tensor, np.random.default_rng(0), has_head=has_head)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -115,13 +117,15 @@ def _add_tokenizer(writer: Any, source: Any) -> None:
     writer.add_chat_template(_TEMPLATE)
 
 
-def _add_weights(add: Callable[[str, Any], None], random: np.random.Generator) -> None:
+def _add_weights(add: Callable[[str, Any], None], random: np.random.Generator, *, has_head: bool) -> None:
     def weights(name: str, *shape: int) -> None:
         values = random.standard_normal(shape, dtype=np.float32) * _WEIGHT_STD
         # Biases and norms stay in 32 bits, as in every converted model.
         add(name, values.astype(np.float16) if len(shape) > 1 else values)
 
-    weights("token_embd.weight", _N_VOCAB, _N_EMBD)
+    embedding = (random.standard_normal((_N_VOCAB, _N_EMBD), dtype=np.float32) * _WEIGHT_STD).astype(np.float16)
+    for name in ("token_embd.weight", "output.weight") if has_head else ("token_embd.weight",):
+        add(name, embedding)
     for layer in range(_N_LAYERS):
         block = f"blk.{layer}."
         for norm in ("attn_norm", "ffn_norm"):
@@ -142,7 +146,11 @@ def _quantise(source: Path, target: Path, kind: str) -> None:
     quiet = llama.llama_log_callback(_ignore)
     llama.llama_log_set(quiet, None)
     params = llama.llama_model_quantize_default_params()
-    params.ftype = getattr(llama, f"LLAMA_FTYPE_MOSTLY_{kind.upper()}")
+    type_name = kind.removesuffix(_OWN_HEAD).upper()
+    params.ftype = getattr(llama, f"LLAMA_FTYPE_MOSTLY_{type_name}")
+    if kind.endswith(_OWN_HEAD):  # else the head gets a type without repacked kernels
+        params.token_embedding_type = llama.GGML_TYPE_Q8_0  # looked up a row at a time: costs no speed
+        params.output_tensor_type = getattr(llama, f"GGML_TYPE_{type_name}")
     params.nthread = os.cpu_count() or 1
     status = llama.llama_model_quantize(str(source).encode(), str(target).encode(), params)
     if status != 0:

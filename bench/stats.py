@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 def percentile(values: Sequence[float], share: float) -> float:
@@ -31,13 +31,15 @@ class Spread:
     low: float
     high: float
     n: int
+    values: tuple[float, ...] = field(default=(), compare=False)
+    """One a repeat, so that later repeats can be added."""
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Spread:
         """Of one value a repeat."""
         if not values:
             raise ValueError("the spread of no repeats")
-        return cls(statistics.median(values), min(values), max(values), len(values))
+        return cls(statistics.median(values), min(values), max(values), len(values), tuple(values))
 
     @classmethod
     def of_ratios(cls, ours: Sequence[float], theirs: Sequence[float]) -> Spread:

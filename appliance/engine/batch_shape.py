@@ -11,7 +11,8 @@ from collections.abc import Callable
 from appliance.engine.backend import Backend, Rows
 
 ROW_GROUP = 4
-_GROUPS = 3
+_MAX_GROUPS = 4
+_MIN_GROUPS = 3
 _REPEATS = 2
 _WORTH_IT = 0.97
 """A full group must be at least this much faster, or noise would decide."""
@@ -19,8 +20,8 @@ _WORTH_IT = 0.97
 
 def slow_remainders(backend: Backend, n_slots: int, clock: Callable[[], float]) -> frozenset[int]:
     """Remainders (rows modulo 4) for which a step gets faster when it is filled up to the next full group."""
-    full = _GROUPS * ROW_GROUP
-    if n_slots < full:
+    full = min(_MAX_GROUPS, n_slots // ROW_GROUP) * ROW_GROUP
+    if full < _MIN_GROUPS * ROW_GROUP:
         return frozenset()
     token_ids = backend.vocabulary.tokenize("\n", markers=False)[:1]
 

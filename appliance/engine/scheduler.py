@@ -10,9 +10,11 @@ The order of the waiting, first rule first:
  4. The shorter prompt, by what is still to be computed, then whoever came first.
 
 The order of reading, among the prompts that have a slot: the system prompt that others wait for, then one share a
-person as above, then the shorter prompt; one that waited twice as long as it takes to read comes before shorter ones.
-While all slots are taken and somebody without a share waits, long prompts are read by a few rows a step: every slot
-that gets free sooner is a person who gets a first word sooner.
+person, then people in mid-conversation, then the shorter prompt. A prompt that waited twice as long as it takes to read
+comes before the last two; but whoever has several requests in hand is as much more patient.
+While all slots are taken and somebody without a share waits, long prompts are read by one row a step, as if they were
+answers: every slot that gets free sooner is a person who gets a first word sooner. (llama.cpp evaluates one token of
+everybody in one pass; a second token of anybody costs another pass over the weights.)
 
 Slots are kept dense (0 .. n_running - 1), because llama.cpp splits a batch wherever the slot numbers have a hole and
 reads all weights once more. A request gets its slot only when there is room for its prompt in the step, so that the
@@ -24,8 +26,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from operator import attrgetter, itemgetter
+from typing import NamedTuple
 
-from appliance.engine.batch_shape import ROW_GROUP
 from appliance.engine.sequence import Sequence
 from appliance.engine.step_cost import StepCost
 
@@ -40,7 +42,8 @@ then get two thirds of the time, and first words leave in small lots."""
 _LONG_PROMPT_S = 1.0
 """A prompt that takes longer to read is a long one."""
 _PATIENCE = 2.0
-"""Times its own reading time that a prompt is read after shorter ones, beyond the starvation limit."""
+"""Times its own reading time that a prompt is read after shorter ones, beyond the starvation limit, for each request
+that its person has in hand."""
 _STARVATION_STEPS = 8
 """The starvation limit is at least this many steps: below that everybody is starved and rule 3 is void."""
 
@@ -67,6 +70,16 @@ class Step:
     rows: tuple[tuple[Sequence, int], ...]
     n_decoding: int
     n_prompt: int
+
+
+class _Turn(NamedTuple):
+    """Compares as the order of reading does."""
+
+    share: int
+    is_in_line: bool
+    """Not yet out of patience."""
+    is_newcomer: bool
+    rank: float
 
 
 class Scheduler:
@@ -144,15 +157,13 @@ class Scheduler:
         budget = self._prompt_budget()
         holds_up_others = n_decoding > 0 and self._somebody_waits_for_a_slot()
         counts: dict[Sequence, int] = {}
-        n_rows = n_decoding
         turns = self._reading_turns(now_s)
         for sequence in sorted(self._prompts(), key=lambda s: (turns[s], s.placed)):
             n_chunk = min(sequence.n_chunk, budget)
-            if holds_up_others and self._is_long(sequence) and not self._is_out_of_patience(sequence, now_s):
-                n_chunk = min(n_chunk, ROW_GROUP + -n_rows % ROW_GROUP)
+            if holds_up_others and self._is_long(sequence) and turns[sequence].is_in_line:
+                n_chunk = min(n_chunk, 1)
             counts[sequence] = n_chunk
             budget -= n_chunk
-            n_rows += n_chunk
         rows = tuple((s, n) for s in self.running if (n := counts.get(s, 1)) > 0)
         return Step(rows, n_decoding, sum(counts.values()))
 
@@ -179,24 +190,24 @@ class Scheduler:
     def _limit_s(self) -> float:
         return max(self._rules.starvation_limit_s, _STARVATION_STEPS * self._cost.step_s)
 
-    def _reading_turns(self, now_s: float, candidate: Sequence | None = None) -> dict[Sequence, tuple[int, int, float]]:
+    def _reading_turns(self, now_s: float, candidate: Sequence | None = None) -> dict[Sequence, _Turn]:
         """For everybody with a slot, and one who may get one: smaller is read sooner."""
-        turns: dict[Sequence, tuple[int, int, float]] = {}
+        turns: dict[Sequence, _Turn] = {}
         shares: Counter[str] = Counter()
+        n_in_hand = Counter(s.request.person for s in [*self.running, *self.waiting])
         for sequence in [*sorted(self.running, key=attrgetter("placed")), *([candidate] if candidate else [])]:
-            share = shares[sequence.request.person]
-            shares[sequence.request.person] += 1
+            person = sequence.request.person
+            share = shares[person]
+            shares[person] += 1
+            reading_s = sequence.n_to_compute * self._cost.prompt_row_s
+            patience_s = self._limit_s() + _PATIENCE * n_in_hand[person] * reading_s
             if sequence.computes_shared:
-                turns[sequence] = (-1, 0, 0.0)
-            elif self._is_out_of_patience(sequence, now_s):
-                turns[sequence] = (share, 1, sequence.arrived_s)
+                turns[sequence] = _Turn(-1, False, False, 0.0)
+            elif now_s - sequence.arrived_s > patience_s:
+                turns[sequence] = _Turn(share, False, False, sequence.arrived_s)
             else:
-                turns[sequence] = (share, 2, sequence.n_to_compute)
+                turns[sequence] = _Turn(share, True, not sequence.in_conversation, sequence.n_to_compute)
         return turns
-
-    def _is_out_of_patience(self, sequence: Sequence, now_s: float) -> bool:
-        reading_s = sequence.n_to_compute * self._cost.prompt_row_s
-        return now_s - sequence.arrived_s > self._limit_s() + _PATIENCE * reading_s
 
     def _is_long(self, sequence: Sequence) -> bool:
         return sequence.n_to_compute * self._cost.prompt_row_s > _LONG_PROMPT_S
