@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from appliance.access import caller_of
-from appliance.answer import Answer, AnswerState
+from appliance.answer import Answer, AnswerState, Origin
 from appliance.api_errors import body_of, code_of, failure_of, finish_reason_of, refusal, usage_of
 from appliance.api_request import ApiError, conversation, parse
 from appliance.chat import ChatService
@@ -78,6 +78,7 @@ def make_router(chat: ChatService, persons: Persons, settings: Settings) -> APIR
                 max_tokens=wanted.max_tokens,
                 sampling=wanted.sampling,
                 stop=wanted.stops,
+                fresh="no-cache" in request.headers.get("cache-control", ""),
             )
         except ApiError as error:
             chat.watch.metrics.refused(error.code)
@@ -133,7 +134,8 @@ async def _whole(chat: ChatService, request: Request, reply: _Reply) -> Response
         return refusal(code, chat.watch.pressure.retry_after_s())
     message = {"role": "assistant", "content": answer.text, "refusal": None}
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason_of(answer)}
-    return JSONResponse({**reply.head("chat.completion"), "choices": [choice], "usage": usage_of(answer)})
+    body = {**reply.head("chat.completion"), "choices": [choice], "usage": usage_of(answer)}
+    return JSONResponse(body, headers=_origin_header(answer))
 
 
 async def _streamed(chat: ChatService, reply: _Reply, *, include_usage: bool) -> Response:
@@ -144,7 +146,7 @@ async def _streamed(chat: ChatService, reply: _Reply, *, include_usage: bool) ->
     code = failure_of(reply.answer)
     if code is not None and not reply.answer.text:
         return refusal(code, chat.watch.pressure.retry_after_s())
-    headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+    headers = {"cache-control": "no-store", "x-accel-buffering": "no", **_origin_header(reply.answer)}
     return StreamingResponse(
         _events(reply, include_usage=include_usage), media_type="text/event-stream", headers=headers
     )
@@ -175,6 +177,11 @@ async def _events(reply: _Reply, *, include_usage: bool) -> AsyncIterator[str]:
 
 def _event(data: dict[str, Any]) -> str:
     return f"data: {json.dumps(data, ensure_ascii=False, separators=(',', ':'))}\n\n"
+
+
+def _origin_header(answer: Answer) -> dict[str, str]:
+    """Says whether a saved answer was given. A request with `cache-control: no-cache` gets a fresh one."""
+    return {"x-office-chat-cache": "hit" if answer.origin is Origin.SAVED else "miss"}
 
 
 def _model_names(chat: ChatService) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from starlette.responses import JSONResponse
 
-from appliance.answer import Answer
+from appliance.answer import Answer, Origin
 from appliance.engine.request import FinishReason
 from appliance.errors import (
     AlreadyAnswering,
@@ -100,6 +100,8 @@ def failure_of(answer: Answer) -> str | None:
 
 def finish_reason_of(answer: Answer) -> str:
     """OpenAI's word for how it ended."""
+    if answer.origin is Origin.BLOCKED:
+        return "content_filter"
     return "length" if answer.finish is FinishReason.LENGTH else "stop"
 
 

@@ -20,28 +20,37 @@ from appliance.engine.client import EngineState
 from appliance.engine.request import FinishReason, Message, Request, SamplingParams
 from appliance.engine_link import Engine
 from appliance.errors import Closing, EmptyInput, NotReady, UnknownPerson
+from appliance.janitor import Job
 from appliance.log import where
-from appliance.replies import Replies
+from appliance.replies import Known, Replies
 from appliance.sessions import Conversation, Session, SessionStore, Turn
 from appliance.settings import Settings
 from appliance.watch import Counts, Watch
 
 _log = logging.getLogger(__name__)
-_TICK_S = 0.5
+_SWEEP_S = 2.0
+"""How late a conversation past its TTL may be forgotten."""
 _CLOSING = "closing"
 
 
 class ChatService:
     """Conversations and their answers. Every method belongs to the event loop's thread."""
 
-    def __init__(self, engine: Engine, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        settings: Settings,
+        clock: Callable[[], float] = time.monotonic,
+        known: Known | None = None,
+    ) -> None:
+        """`known`: who answers without the engine; None: nobody."""
         self._engine = engine
         self._settings = settings
         self._clock = clock
         self.watch = Watch(self, engine, settings, clock)
         self._admission = Admission(settings.n_places, settings.max_answers_per_person, clock, self.watch.pressure)
-        self._replies = Replies(engine, settings)
-        self._sessions = SessionStore(settings.session_ttl_s, clock)
+        self._replies = Replies(engine, settings, known or Known())
+        self._sessions = SessionStore(settings.session_ttl_s, clock, engine.forget)
         self._answers: dict[Answer, asyncio.Task[None]] = {}
         self._closing = False
 
@@ -101,7 +110,8 @@ class ChatService:
         self._check_open()
         if text is not None:
             question, _ = guard.cut(text, self._settings.max_input_chars)
-            if self._replies.can_join(self._request(key, Turn(question, "", (), None))):
+            request = self._request(key, Turn(question, "", (), None))
+            if self._replies.can_join(request) or await self._replies.find(request) is not None:
                 self._admission.check_person(key)
                 return False
         elif not self.conversation(person, tab).turns:
@@ -144,7 +154,7 @@ class ChatService:
     async def new_chat(self, person: str | None, tab: str | None) -> None:
         """Stop, and drop the text of this conversation."""
         await self.stop(person, tab)
-        self._drop((person or "", tab or ""))
+        self._sessions.drop((person or "", tab or ""))
 
     async def forget(self, person: str | None) -> None:
         """Stop, and drop everything of this person."""
@@ -152,6 +162,7 @@ class ChatService:
             await self.new_chat(*key)
         if person:
             self._engine.forget(person)
+            self._replies.forget(person)
 
     # -- programs --------------------------------------------------------------------------------------------
 
@@ -164,16 +175,17 @@ class ChatService:
         sampling: SamplingParams,
         stop: tuple[str, ...],
         is_page: bool = False,
+        fresh: bool = False,
     ) -> Answer:
         """Answer a program. Everything it wants known is in `messages`; of it only KV state is kept, for its next turn.
 
         Args:
             person: who asks; a page's person only with `is_page`.
             is_page: it counts as one of the answers this person may have in hand.
+            fresh: the model is to answer, whatever is saved.
         Raises:
             Busy: at once, when every place is taken.
         """
-        self._check_open()
         request_id = _new_id()
         asked = self._with_system(messages)
         request = Request(
@@ -186,22 +198,23 @@ class ChatService:
             stop=stop,
             refuse_long_input=True,
         )
-        reply, place = self._reply(request, (person, request_id) if is_page else None)
+        found = await self._replies.find(request, fresh=fresh, whole=True)
+        reply, place = self._reply(request, found, (person, request_id) if is_page else None, fresh=fresh)
         answer = Answer(request.request_id, "", self._clock, self._n_streams)
         self._start(answer, reply, place, session=None)
         return answer
 
     # -- the program's own life ------------------------------------------------------------------------------
 
-    async def keep_house(self) -> None:
-        """Twice a second while the program runs: void tickets, unread answers, conversations past their TTL."""
-        while True:
-            await asyncio.sleep(_TICK_S)
-            for job in (self._admission.sweep, self._end_unread, self._drop_old, self.watch.tick):
-                try:
-                    job()
-                except Exception as error:  # noqa: BLE001 -- one failing job must not stop the others
-                    _log.error("housekeeping failed: %s", where(error))
+    def jobs(self) -> list[Job]:
+        """What has to be done again and again while the program runs."""
+        return [
+            Job("tickets", 0, self._admission.sweep),
+            Job("unread answers", 0, self._end_unread),
+            Job("watch", 0, self.watch.tick),
+            Job("conversations", _SWEEP_S, self._sessions.sweep),
+            *self._replies.jobs(),
+        ]
 
     def refuse_new(self) -> None:
         """From now on every new question hears that the program is shutting down."""
@@ -219,6 +232,10 @@ class ChatService:
         if tasks:
             await asyncio.wait(tasks, timeout=1.0)
 
+    async def close(self) -> None:
+        """After the drain: write what is to be kept."""
+        await self._replies.close()
+
     def _check_open(self) -> None:
         if self._closing:
             raise Closing("the program is shutting down")
@@ -235,9 +252,12 @@ class ChatService:
 
     async def _begin_turn(self, key: Key, turn: Turn, *, replaces_last: bool = False) -> Answer:
         """Find who answers `turn`; one that has text already is continued."""
-        self._check_open()
         request = self._request(key, turn, replaces_last=replaces_last)
-        reply, place = self._reply(request, key, fresh=replaces_last)
+        found = await self._replies.find(request, fresh=replaces_last)
+        now = self._request(key, turn, replaces_last=replaces_last)
+        if now.messages != request.messages:  # New chat was pressed meanwhile, say
+            request, found = now, None
+        reply, place = self._reply(request, found, key, fresh=replaces_last)
         # From here on nothing raises: the place belongs to the answer.
         session = self._sessions.open(key)
         if replaces_last:
@@ -249,7 +269,7 @@ class ChatService:
             self._n_streams,
             text=turn.text,
             token_ids=turn.token_ids,
-            notices=turn.notices,
+            notices=(*turn.notices, "expired") if session.take_expired() else turn.notices,
         )
         session.running = answer
         self._start(answer, reply, place, session)
@@ -279,14 +299,18 @@ class ChatService:
             return tuple(messages)
         return (Message("system", self._settings.system_prompt), *messages)
 
-    def _reply(self, request: Request, key: Key | None, *, fresh: bool = False) -> tuple[Reply, Place]:
+    def _reply(
+        self, request: Request, found: Reply | None, key: Key | None, *, fresh: bool = False
+    ) -> tuple[Reply, Place]:
         """Who answers, and the place for it. Room is taken only by what the engine has to do.
 
         Args:
+            found: who answers at once.
             key: whose page asks; None for a program.
             fresh: the engine is to answer, whatever is known already.
         """
-        reply = self._replies.join(request, fresh=fresh)
+        self._check_open()
+        reply = found or self._replies.join(request, fresh=fresh)
         if reply is not None:
             return reply, self._admission.join(key)
         self._check_engine()
@@ -296,13 +320,13 @@ class ChatService:
 
     def _start(self, answer: Answer, reply: Reply, place: Place, session: Session | None) -> None:
         answer.wait_for(reply)
+        answer.comes_from(reply.origin, reply.saved_at)
         task = asyncio.get_running_loop().create_task(self._write(answer, reply, place, session))
         self._answers[answer] = task
         task.add_done_callback(_report_unforeseen)
 
     async def _write(self, answer: Answer, reply: Reply, place: Place, session: Session | None) -> None:
         """Carry the reply into the answer, whoever reads it."""
-        answer.comes_from(reply.origin, reply.saved_at)
         try:
             async for update in reply:
                 answer.take(update)
@@ -313,19 +337,9 @@ class ChatService:
             place.release()
             del self._answers[answer]
             if session is not None:
-                _commit(session, answer)
-                session.last_used = self._clock()
+                session.settle(answer, self._clock())
             answer.settle()
             self.watch.answered(answer, place.asked_at)
-
-    def _drop(self, key: Key) -> None:
-        self._sessions.drop(key)
-        if all(key):
-            self._engine.forget(*key)
-
-    def _drop_old(self) -> None:
-        for key in self._sessions.past_ttl():
-            self._drop(key)
 
     def _end_unread(self) -> None:
         settings = self._settings
@@ -355,25 +369,6 @@ def _beginning(messages: Sequence[Message]) -> str:
     n_first = next(i for i, message in enumerate(messages) if message.role == "user") + 1
     texts = "\0".join(message.text for message in messages[:n_first])
     return hashlib.sha256(texts.encode("utf-8", errors="replace")).hexdigest()
-
-
-def _commit(session: Session, answer: Answer) -> None:
-    """Keep what was written, however it ended."""
-    if answer.started is not None:
-        session.forget_messages(answer.started.n_dropped_messages)
-    session.commit(
-        Turn(
-            answer.question,
-            answer.text,
-            answer.token_ids,
-            answer.finish,
-            answer.error,
-            answer.notices,
-            answer.origin,
-            answer.saved_at,
-        )
-    )
-    session.running = None
 
 
 def _report_unforeseen(task: asyncio.Task[None]) -> None:

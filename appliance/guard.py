@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 
 from appliance.errors import EmptyInput, InputTooLong
 
 # Byte order marks, lone surrogates (they cannot be encoded) and control characters other than tab and line feed.
-_UNWANTED = re.compile("[\ufeff\ud800-\udfff\x00-\x08\x0b-\x1f\x7f]")
+_UNWANTED = re.compile("[\ufeff\ud800-\udfff\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def clean(text: str) -> str:
-    """The text without characters that no tokenizer or log can carry, line ends as `\\n`, outer white space gone."""
-    return _UNWANTED.sub("", text.replace("\r\n", "\n").replace("\r", "\n")).strip()
+    """The text in Unicode's composed form (NFC), line ends as `\\n`, without outer white space and without characters
+    that no tokenizer or log can carry."""
+    plain = _UNWANTED.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
+    return unicodedata.normalize("NFC", plain).strip()
 
 
 def cut(text: str, max_chars: int) -> tuple[str, bool]:

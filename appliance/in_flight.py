@@ -6,11 +6,13 @@ Each reader can leave without the others noticing; the generation ends with its 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 
 from appliance.admission import Gate, Place
 from appliance.answer import Origin, Source
-from appliance.engine.request import Finished, FinishReason, Request, Update
+from appliance.block_list import Screen
+from appliance.engine.request import Delta, Finished, FinishReason, Request, Update
 from appliance.engine_link import Engine
 from appliance.errors import ApplianceError
 
@@ -18,29 +20,42 @@ from appliance.errors import ApplianceError
 class Generation:
     """One request on its way through the gate and the engine. `run` carries it; `join` makes readers."""
 
-    def __init__(self, request: Request, place: Place, gate: Gate, engine: Engine) -> None:
-        """`place` takes room and is nobody's: it is given back when the engine is done, whoever has left before."""
+    def __init__(self, request: Request, place: Place, gate: Gate, engine: Engine, screen: Screen | None) -> None:
+        """`place` takes room and is nobody's: it is given back when the engine is done, whoever has left before.
+
+        `screen` looks at every word before a reader does; None lets everything through.
+        """
         self.request = request
+        self.persons = {request.person: None}
+        """Everybody who has read it, in order."""
         self.updates: list[Update] = []
         """Everything so far, Finished last: whoever joins late reads it from the beginning."""
         self.is_over = False
         self.is_given_up = False
         """Its last reader has left: nobody may join any more."""
         self._place = place
+        self._screen = screen
         self._engine = engine
         self._turn = gate.join(self._n_waiting)
         self._source: Source = self._turn
         self._readings: set[Reading] = set()
         self._has_founder = True
+        self._is_ended = False
 
     @property
     def ahead(self) -> int | None:
         """Requests served before it; None once it is being computed."""
         return self._source.ahead
 
-    def join(self, origin: Origin) -> Reading:
+    @property
+    def is_blocked(self) -> bool:
+        """Whether the owner's block list has ended it."""
+        return self._screen is not None and self._screen.sentence is not None
+
+    def join(self, person: str) -> Reading:
         """One more reader, who reads it from the beginning."""
-        reading = Reading(self, origin)
+        reading = Reading(self, Origin.JOINED if self._readings else Origin.MODEL)
+        self.persons[person] = None
         self._readings.add(reading)
         return reading
 
@@ -51,7 +66,7 @@ class Generation:
             self._source.abort()
             return False
         self._readings.discard(reading)
-        self._has_founder = self._has_founder and reading.origin is not Origin.MODEL
+        self._has_founder = self._has_founder and not reading.is_founder
         return True
 
     async def run(self) -> Finished:
@@ -64,10 +79,16 @@ class Generation:
             stream = self._engine.submit(self.request)
             self._source = stream
             async for update in stream:
-                if isinstance(update, Finished):
-                    end = update
-                else:
-                    self._push(update)
+                match update:
+                    case Finished():
+                        end = update
+                    case Delta() if self._screen is not None:
+                        self._show(self._screen.feed(update))
+                    case _:
+                        self._push(update)
+            if self._screen is not None:
+                self._show(self._screen.finish())
+                end = replace(end, reason=FinishReason.STOP) if self.is_blocked else end
         except ApplianceError as error:
             end = Finished(FinishReason.ERROR, 0, 0, 0, getattr(error, "code", "engine_failed"))
         finally:
@@ -79,6 +100,17 @@ class Generation:
             self.is_over = True
             self._push(end)
         return end
+
+    def _show(self, pieces: Sequence[Delta]) -> None:
+        """Hand on what the screen let through, or end the answer with the owner's sentence."""
+        for piece in pieces:
+            self._push(piece)
+        assert self._screen is not None
+        if self._screen.sentence is not None and not self._is_ended:
+            self._is_ended = True
+            self._source.abort()
+            has_text = any(isinstance(update, Delta) and update.text for update in self.updates)
+            self._push(Delta(f"\n\n{self._screen.sentence}" if has_text else self._screen.sentence, ()))
 
     def _push(self, update: Update) -> None:
         self.updates.append(update)
@@ -95,10 +127,20 @@ class Reading:
     saved_at: float | None = None
 
     def __init__(self, generation: Generation, origin: Origin) -> None:
-        self.origin = origin
+        self._origin = origin
         self._generation = generation
         self._has_left = False
         self._news = asyncio.Event()
+
+    @property
+    def origin(self) -> Origin:
+        """See `Reply`."""
+        return Origin.BLOCKED if self._generation.is_blocked else self._origin
+
+    @property
+    def is_founder(self) -> bool:
+        """Whether it was begun for this reader."""
+        return self._origin is Origin.MODEL
 
     @property
     def ahead(self) -> int | None:

@@ -5,16 +5,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from datetime import datetime
 from pathlib import Path
 
 from appliance.access import Access
+from appliance.answer_cache import AnswerCache
+from appliance.block_list import BlockList
 from appliance.chat import ChatService
 from appliance.engine.client import EngineClient
 from appliance.engine.request import EngineInfo
+from appliance.janitor import keep_house
 from appliance.log import where
 from appliance.models import find_model
 from appliance.paths import Paths
 from appliance.person import Persons, load_secret
+from appliance.quick_answers import QuickAnswers
+from appliance.replies import Known
 from appliance.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -31,7 +37,7 @@ class Appliance:
         self.settings = settings
         self.model_path: Path | None = find_model(settings.model, paths.models) if settings.backend == "llama" else None
         self.engine = EngineClient(settings.engine_config(self.model_path, paths.parked))
-        self.chat = ChatService(self.engine, settings)
+        self.chat = ChatService(self.engine, settings, known=_known(settings, paths))
         secret = load_secret(paths.secret)
         self.persons = Persons(secret)
         self.access = Access.of(settings, paths, self.persons, secret)
@@ -44,7 +50,7 @@ class Appliance:
     async def start(self) -> None:
         """Attach to the running loop; does not wait for the engine."""
         await self.engine.start()
-        self._housekeeping = asyncio.get_running_loop().create_task(self.chat.keep_house())
+        self._housekeeping = asyncio.get_running_loop().create_task(keep_house(self.chat.jobs()))
         self._housekeeping.add_done_callback(_report)
 
     async def wait_ready(self) -> EngineInfo:
@@ -61,7 +67,23 @@ class Appliance:
             self._housekeeping.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._housekeeping
+        await self.chat.close()
         await self.engine.close()
+
+
+def _known(settings: Settings, paths: Paths) -> Known:
+    """Those who answer without the engine, as far as the settings want them."""
+    quick = saved = None
+    if settings.quick_answers:
+        quick = QuickAnswers(paths.quick_answers, paths.shipped_quick_answers, settings.office_name, _local_time)
+    if settings.answer_cache_scope != "off" and settings.answer_cache_mb > 0:
+        limit_bytes = settings.answer_cache_mb * 2**20
+        saved = AnswerCache(paths.answers, limit_bytes=limit_bytes, ttl_s=settings.answer_cache_ttl_s)
+    return Known(BlockList(paths.block_list), quick, saved)
+
+
+def _local_time() -> datetime:
+    return datetime.now().astimezone()
 
 
 def _report(task: asyncio.Task[None]) -> None:

@@ -48,6 +48,26 @@ class Paths:
         return self.data_dir / "parked"
 
     @property
+    def answers(self) -> Path:
+        """Saved answers, and those the owner pinned; the answer cache makes it, for this account alone."""
+        return self.data_dir / "answers"
+
+    @property
+    def quick_answers(self) -> Path:
+        """The owner's quick answers."""
+        return self.data_dir / "quick_answers.toml"
+
+    @property
+    def shipped_quick_answers(self) -> Path:
+        """The quick answers that come with the program."""
+        return Path(__file__).with_name("quick_answers.toml")
+
+    @property
+    def block_list(self) -> Path:
+        """The owner's block list."""
+        return self.data_dir / "block_list.toml"
+
+    @property
     def temp(self) -> Path:
         """For Gradio's own files: the system's folder of that kind may belong to another user."""
         return self.data_dir / "temp"

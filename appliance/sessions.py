@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -31,10 +32,25 @@ class Turn:
     saved_at: float | None = None
     """For a saved answer: when it was written, Unix time in s."""
 
+    @classmethod
+    def of(cls, answer: Answer) -> Turn:
+        """What an answer that is over leaves in its conversation."""
+        return cls(
+            answer.question,
+            answer.text,
+            answer.token_ids,
+            answer.finish,
+            answer.error,
+            answer.notices,
+            answer.origin,
+            answer.saved_at,
+        )
+
     @property
     def is_history(self) -> bool:
-        """Whether the model is told of it: not of what was never answered, nor of what the block list took out."""
-        return bool(self.text) and self.origin is not Origin.BLOCKED
+        """Whether the model is told of it: not of what was never answered, nor of what the block list took out, nor of
+        quick answers: whoever says hello first still asks a conversation's first question, which many share."""
+        return bool(self.text) and self.origin not in (Origin.BLOCKED, Origin.QUICK)
 
     @property
     def can_continue(self) -> bool:
@@ -64,6 +80,8 @@ class Session:
     running: Answer | None = None
     n_forgotten_turns: int = 0
     """Oldest turns that no longer fit into the context and are not sent any more."""
+    is_after_expiry: bool = False
+    """The tab may still show an earlier conversation, which has been forgotten."""
 
     def history(self, n_without: int = 0) -> list[Message]:
         """The turns the engine is sent: user and assistant in alternation.
@@ -75,7 +93,7 @@ class Session:
         for turn in self.turns[self.n_forgotten_turns : len(self.turns) - n_without]:
             if turn.is_history:
                 messages.append(Message("user", turn.question))
-                messages.append(Message("assistant", turn.text, turn.token_ids))
+                messages.append(Message("assistant", turn.text, turn.token_ids or None))
         return messages
 
     def forget_messages(self, n_messages: int) -> None:
@@ -84,6 +102,19 @@ class Session:
             if self.turns[self.n_forgotten_turns].is_history:
                 n_messages -= 2
             self.n_forgotten_turns += 1
+
+    def settle(self, answer: Answer, now: float) -> None:
+        """The running answer is over: keep what was written, however it ended."""
+        if answer.started is not None:
+            self.forget_messages(answer.started.n_dropped_messages)
+        self.commit(Turn.of(answer))
+        self.running = None
+        self.last_used = now
+
+    def take_expired(self) -> bool:
+        """Whether the person is to be told that an earlier conversation was forgotten; once."""
+        is_news, self.is_after_expiry = self.is_after_expiry, False
+        return is_news
 
     def commit(self, turn: Turn) -> None:
         """Add a finished turn."""
@@ -102,10 +133,14 @@ class Session:
 class SessionStore:
     """Sessions by key. The clock is passed in, in seconds."""
 
-    def __init__(self, ttl_s: float, clock: Callable[[], float]) -> None:
+    def __init__(self, ttl_s: float, clock: Callable[[], float], forget: Callable[[str, str], None]) -> None:
+        """`forget`: told person and tab of every session that is dropped, for whatever is kept of it elsewhere."""
         self._ttl_s = ttl_s
         self._clock = clock
+        self._forget = forget
         self._sessions: dict[Key, Session] = {}
+        self._expired: OrderedDict[Key, None] = OrderedDict()
+        """Tabs whose conversation was forgotten and who have not been told: names only."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -122,29 +157,40 @@ class SessionStore:
         session = self.find(key)
         if session is None:
             self._make_room()
-            session = self._sessions[key] = Session(last_used=self._clock())
+            was_expired = key in self._expired
+            self._expired.pop(key, None)
+            session = self._sessions[key] = Session(last_used=self._clock(), is_after_expiry=was_expired)
         return session
 
     def drop(self, key: Key) -> None:
-        """Forget the conversation."""
+        """Forget the conversation, here and elsewhere."""
         self._sessions.pop(key, None)
+        self._expired.pop(key, None)
+        if all(key):
+            self._forget(*key)
 
     def of_person(self, person: str) -> list[Key]:
         """The keys of one person's conversations."""
         return [key for key in self._sessions if key[0] == person]
 
-    def past_ttl(self) -> list[Key]:
-        """The keys of what was not used for the TTL."""
+    def sweep(self) -> None:
+        """Drop what was not used for the TTL."""
         now = self._clock()
-        return [
-            key
-            for key, session in self._sessions.items()
-            if session.running is None and now - session.last_used >= self._ttl_s
-        ]
+        for key, session in list(self._sessions.items()):
+            if session.running is None and now - session.last_used >= self._ttl_s:
+                self._expire(key)
 
     def _make_room(self) -> None:
         if len(self._sessions) < MAX_SESSIONS:
             return
         idle = [(session.last_used, key) for key, session in self._sessions.items() if session.running is None]
         if idle:
-            del self._sessions[min(idle)[1]]
+            self._expire(min(idle)[1])
+
+    def _expire(self, key: Key) -> None:
+        had_turns = bool(self._sessions[key].turns)
+        self.drop(key)
+        if had_turns:
+            self._expired[key] = None
+            if len(self._expired) > MAX_SESSIONS:
+                self._expired.popitem(last=False)

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import re
 import string
+import time
 from collections.abc import Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from appliance.engine.request import FinishReason
@@ -24,7 +26,7 @@ LATEX_DELIMITERS: Final[list[dict[str, str | bool]]] = [
 ]
 """What is set as mathematics. A single dollar sign is money."""
 
-BEFORE_THE_ANSWER: Final = ("input_cut", "history_cut", "short_history")
+BEFORE_THE_ANSWER: Final = ("expired", "input_cut", "history_cut", "short_history")
 """Notices that speak of the question stand between question and answer; all others below the answer."""
 
 _AS_ENTITY: Final = str.maketrans({char: f"&#{ord(char)};" for char in string.punctuation + "\n\r\t"})
@@ -89,7 +91,12 @@ def running(answer: Answer, language: Language, limit: int) -> str:
 
 def finished(conversation: Conversation, language: Language, limit: int) -> list[Message]:
     """The turns that are over, in the form the Chatbot's front end takes, oldest first."""
-    return [message for turn in conversation.turns for message in _turn(turn, language, limit)]
+    last = len(conversation.turns) - 1
+    return [
+        message
+        for index, turn in enumerate(conversation.turns)
+        for message in _turn(turn, language, limit, is_last=index == last and conversation.running is None)
+    ]
 
 
 def say_notice(code: str, language: Language, limit: int) -> str:
@@ -98,7 +105,7 @@ def say_notice(code: str, language: Language, limit: int) -> str:
     return say(language, key, limit=limit) if known(key) else ""
 
 
-def _turn(turn: Turn, language: Language, limit: int) -> list[Message]:
+def _turn(turn: Turn, language: Language, limit: int, *, is_last: bool) -> list[Message]:
     """One question and its answer. A notice is a message of its own, so that an unclosed code block ends before it."""
     codes = [*turn.notices, *(["engine_failed"] if turn.finish is FinishReason.ERROR else [])]
     before = _notes([code for code in codes if code in BEFORE_THE_ANSWER], language, limit)
@@ -106,8 +113,22 @@ def _turn(turn: Turn, language: Language, limit: int) -> list[Message]:
     after = _notes(
         [code for code in codes if code not in BEFORE_THE_ANSWER], language, limit, "more" if turn.can_continue else ""
     )
+    if turn.saved_at is not None:
+        when = _when(turn.saved_at)
+        # page.js takes a press on a note of the class `afresh` for one on Ask again.
+        after.append(
+            _note(say(language, "saved_afresh", when=when), "afresh")
+            if is_last
+            else _note(say(language, "saved", when=when))
+        )
     texts = [*before, *([as_markdown(turn.text)] if turn.text.strip() else []), *after]
     return [_message("user", said(turn.question)), *(_message("assistant", text) for text in texts)]
+
+
+def _when(saved_at: float) -> str:
+    """The time of day on this PC, with the date where it was not today. `saved_at`: Unix time, s."""
+    then, now = (datetime.fromtimestamp(at).astimezone() for at in (saved_at, time.time()))
+    return f"{then:%H:%M}" if then.date() == now.date() else f"{then:%Y-%m-%d %H:%M}"
 
 
 def _notes(codes: Sequence[str], language: Language, limit: int, css_class: str = "") -> list[str]:

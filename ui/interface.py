@@ -96,7 +96,8 @@ def head_html(settings: Settings) -> str:
         | {"title": say(language, "title")}
         for language in LANGUAGES
     }
-    config = {"language": settings.language, "built": built_language(settings), "words": page_words}
+    config: dict[str, Any] = {"language": settings.language, "built": built_language(settings), "words": page_words}
+    config["keep_s"] = settings.session_ttl_s
     return "\n".join(
         (
             '<meta name="color-scheme" content="light dark">',

@@ -43,6 +43,9 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "notice_engine_failed": "The engine was restarted while this was being written. What was written is kept: "
         "press Continue or Ask again.",
         "notice_closing": "The program was shut down while this was being written.",
+        "notice_expired": "What was said here before has not been used for a while and is forgotten.",
+        "saved": "Saved answer, {when}",
+        "saved_afresh": "Saved answer, {when} – ask afresh",
         "closing": "The program is being shut down. Please try again in a moment.",
         "busy": "Busy right now: every place is taken. Please try again shortly.",
         "saved_only": "Very many people are asking right now, so only saved and quick answers are given. "
@@ -103,6 +106,9 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "notice_stopped": "已停止。",
         "notice_engine_failed": "回答过程中引擎重新启动，已写出的内容已保留：请按“继续”或“重新回答”。",
         "notice_closing": "回答过程中程序已关闭。",
+        "notice_expired": "之前的对话已有一段时间没有使用，内容已被忘记。",
+        "saved": "已保存的回答，{when}",
+        "saved_afresh": "已保存的回答，{when} – 重新提问",
         "closing": "程序正在关闭，请稍后再试。",
         "busy": "现在人多，位置已满，请稍后再试。",
         "saved_only": "现在提问的人太多，暂时只提供已保存的回答和快捷回答，请一分钟后再试。",

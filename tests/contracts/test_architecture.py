@@ -16,6 +16,7 @@ MAX_LINES = 400
 OWNERS = {
     "gradio": ("ui/*", "app.py"),
     "gradio_client": (),
+    "re2": ("appliance/wording.py",),
     "llama_cpp": ("appliance/engine/llama_backend.py", "bench/*"),
     "diskcache": ("appliance/answer_cache.py", "appliance/engine/parked_disk.py"),
     "argon2": ("appliance/passwords.py",),
@@ -107,6 +108,7 @@ def test_packaging_does_not_shadow_the_package_of_that_name(project_root: Path) 
         ("appliance/engine/process.py", "from appliance import settings"),
         ("appliance/engine/process.py", "from appliance.chat import ChatService"),
         ("appliance/models.py", "from diskcache import Cache"),
+        ("appliance/guard.py", "import re2"),
         ("appliance/admission.py", "import psutil"),
         ("ui/chat_page.py", "from appliance.engine.client import EngineClient"),
         ("app.py", "import llama_cpp"),

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
 import secrets
 import time
 
 import httpx
 import pytest
 
+from tests.system.page_client import people
 from tests.system.program import Program
 
 N_PLACES = 5
@@ -18,60 +17,11 @@ LONG = "word, " * 60
 """About six seconds of echo."""
 
 
-class Page:
-    """One person with one tab."""
-
-    def __init__(self, program: Program, language: str = "en") -> None:
-        tab = secrets.token_urlsafe(16)
-        self.session = secrets.token_hex(6)
-        self.http = httpx.AsyncClient(
-            base_url=program.url,
-            timeout=60,
-            trust_env=False,
-            headers={"X-Tab": tab, "Accept-Language": language},
-        )
-
-    async def open(self) -> Page:
-        await self.http.get("/")
-        config = (await self.http.get("/config")).json()
-        self._fn_index = next(fn["id"] for fn in config["dependencies"] if fn["api_name"] == "ask")
-        return self
-
-    async def join(self, text: str) -> httpx.Response:
-        body = {"data": [text], "fn_index": self._fn_index, "session_hash": self.session}
-        return await self.http.post("/gradio_api/queue/join", json=body)
-
-    async def read(self) -> str:
-        """Follow the answer to its end; the last thing that was shown."""
-        shown = ""
-        async with self.http.stream("GET", f"/gradio_api/queue/data?session_hash={self.session}") as stream:
-            async for line in stream.aiter_lines():
-                message = json.loads(line.removeprefix("data: ") or "{}") if line.startswith("data:") else {}
-                if message.get("msg") == "process_completed":
-                    shown = str(message["output"].get("data"))
-                    break
-        return shown
-
-    async def place(self) -> int | None:
-        ahead: int | None = (await self.http.get("/place")).json()["ahead"]
-        return ahead
-
-
 @pytest.fixture
 def program(start) -> Program:
     return start(
         max_batch_size=2, look_ahead=1, queue_size=2, disconnect_grace_s=1, disconnect_grace_busy_s=1
     ).wait_ready()
-
-
-@contextlib.asynccontextmanager
-async def people(program: Program, n: int, language: str = "en"):
-    pages = [Page(program, language) for _ in range(n)]
-    try:
-        yield list(await asyncio.gather(*(page.open() for page in pages)))
-    finally:
-        for page in pages:
-            await page.http.aclose()
 
 
 async def ask_as_program(http: httpx.AsyncClient) -> int:

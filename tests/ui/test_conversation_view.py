@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import html
 import re
+import time
+from datetime import datetime
 
 import pytest
 
+from appliance.answer import Origin
 from appliance.engine.request import FinishReason
 from appliance.sessions import Conversation, Turn
 from ui.conversation_view import as_markdown, finished, said
@@ -82,3 +85,27 @@ def test_nothing_written_offers_nothing_to_continue() -> None:
 
 def test_an_unknown_notice_is_not_shown() -> None:
     assert len(texts(Turn("q", "a", (), FinishReason.STOP, notices=("something new",)))) == 2
+
+
+def test_a_saved_answer_says_when_it_was_written_and_the_last_one_offers_a_fresh_one() -> None:
+    at = time.time()
+    clock = f"{datetime.fromtimestamp(at).astimezone():%H:%M}"
+    saved = Turn("q", "a", (1,), FinishReason.STOP, origin=Origin.SAVED, saved_at=at)
+    first, second = [html.unescape(text) for role, text in texts(saved, saved) if "note" in text]
+    assert f"Saved answer, {clock}<" in first
+    assert "afresh" not in first
+    assert f"Saved answer, {clock} – ask afresh<" in second
+    assert 'class="note afresh"' in second
+    (note,) = [m["content"][0]["text"] for m in finished(Conversation((saved,)), "zh", 40)[2:]]
+    assert f"已保存的回答，{clock} – 重新提问" in html.unescape(note)
+
+
+def test_an_answer_saved_on_another_day_says_which() -> None:
+    old = Turn("q", "a", (1,), FinishReason.STOP, origin=Origin.SAVED, saved_at=86_400 * 365.0)
+    day = f"{datetime.fromtimestamp(86_400 * 365.0).astimezone():%Y-%m-%d}"
+    assert f"Saved answer, {day} " in html.unescape(texts(old)[-1][1])
+
+
+def test_who_comes_back_after_a_long_time_is_told_why_the_conversation_is_empty() -> None:
+    shown = texts(Turn("q", "a", (1,), FinishReason.STOP, notices=("expired",)))
+    assert "forgotten" in shown[1][1]

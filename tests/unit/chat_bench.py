@@ -5,6 +5,7 @@ from __future__ import annotations
 from appliance.answer import Answer
 from appliance.chat import ChatService
 from appliance.engine.request import Message, SamplingParams
+from appliance.replies import Known
 from appliance.settings import Settings
 from tests.unit.engine_double import Clock, ScriptedEngine, settle
 
@@ -15,10 +16,10 @@ BOB = ("bob", "tab-1")
 class Bench:
     """A chat service on a scripted engine, and a clock that stands still."""
 
-    def __init__(self, **changes: object) -> None:
+    def __init__(self, known: Known | None = None, **changes: object) -> None:
         self.engine, self.clock = ScriptedEngine(), Clock()
         self.settings = Settings(**{"max_batch_size": 2, "look_ahead": 1, "queue_size": 1, **changes})
-        self.chat = ChatService(self.engine, self.settings, self.clock)
+        self.chat = ChatService(self.engine, self.settings, self.clock, known)
         self.waiting: list[tuple[str, str]] = []
         self.chat.attach_page_queue(lambda: self.waiting)
 

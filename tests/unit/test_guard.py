@@ -13,7 +13,11 @@ FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
 
 
 def test_marks_surrogates_and_control_characters_are_taken_out():
-    assert clean("\ufeffa\ud83d\x00b\x1b\x7fc\t d\r\ne\rf ") == "abc\t d\ne\nf"
+    assert clean("\ufeffa\ud83d\x00b\x1b\x7fc\x85\t d\r\ne\rf ") == "abc\t d\ne\nf"
+
+
+def test_a_letter_and_its_accent_become_one_character_and_nothing_else_changes():
+    assert clean("cafe\u0301 ＡＢＣ ① x²") == "café ＡＢＣ ① x²"
 
 
 def test_an_emoji_of_several_characters_stays_whole():

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from appliance.answer import Origin
 from appliance.engine.request import FinishReason
 from appliance.sessions import MAX_TURNS, Session, SessionStore, Turn
 from tests.unit.engine_double import Clock
@@ -45,26 +48,90 @@ def test_a_very_long_conversation_is_bounded():
     assert len(session.turns) == MAX_TURNS
 
 
-def test_an_unused_conversation_is_forgotten_after_its_ttl():
-    clock = Clock()
-    store = SessionStore(60, clock)
+class Store(SessionStore):
+    """A store whose clock stands still, with what it told others to forget."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.forgotten: list[tuple[str, str]] = []
+        super().__init__(60, self.clock, lambda *key: self.forgotten.append(key))
+
+
+def test_an_unused_conversation_is_forgotten_after_its_ttl_here_and_elsewhere():
+    store = Store()
     store.open(("p", "t"))
-    clock.now += 59
+    store.clock.now += 59
     assert store.find(("p", "t")) is not None  # looking begins the TTL anew
-    clock.now += 59
-    assert store.past_ttl() == []
-    clock.now += 1
-    assert store.past_ttl() == [("p", "t")]
+    store.clock.now += 59
+    store.sweep()
+    assert len(store) == 1
+    store.clock.now += 1
+    store.sweep()
+    assert len(store) == 0
+    assert store.forgotten == [("p", "t")]
+
+
+def test_a_running_answer_keeps_its_conversation():
+    store = Store()
+    store.open(("p", "t")).running = object()
+    store.clock.now += 1000
+    store.sweep()
+    assert len(store) == 1
+
+
+def test_who_comes_back_to_a_forgotten_conversation_is_told_once():
+    store = Store()
+    store.open(("p", "t")).commit(turn(1))
+    store.open(("p", "empty"))
+    store.clock.now += 60
+    store.sweep()
+    assert not store.open(("p", "empty")).take_expired()
+    session = store.open(("p", "t"))
+    assert session.take_expired()
+    assert not session.take_expired()
+    store.clock.now += 60
+    store.sweep()
+    assert not store.open(("p", "t")).take_expired()
+
+
+def test_a_conversation_somebody_dropped_is_not_called_forgotten():
+    store = Store()
+    store.open(("p", "t")).commit(turn(1))
+    store.drop(("p", "t"))
+    assert not store.open(("p", "t")).take_expired()
+
+
+def test_a_full_store_forgets_the_longest_unused_one_elsewhere_too(monkeypatch):
+    monkeypatch.setattr("appliance.sessions.MAX_SESSIONS", 2)
+    store = Store()
+    for name in "abc":
+        store.open(("p", name))
+        store.clock.now += 1
+    assert store.of_person("p") == [("p", "b"), ("p", "c")]
+    assert store.forgotten == [("p", "a")]
 
 
 def test_looking_makes_no_conversation():
-    store = SessionStore(60, Clock())
+    store = Store()
     assert store.find(("p", "t")) is None
     assert len(store) == 0
 
 
 def test_the_conversations_of_one_person_are_theirs_alone():
-    store = SessionStore(60, Clock())
+    store = Store()
     for key in (("p", "1"), ("p", "2"), ("q", "1")):
         store.open(key)
     assert store.of_person("p") == [("p", "1"), ("p", "2")]
+
+
+@pytest.mark.parametrize("origin", [Origin.BLOCKED, Origin.QUICK])
+def test_what_the_model_has_no_part_in_is_no_history(origin):
+    session = make(turn(0), Turn("bad", "Not here.", (), FinishReason.STOP, origin=origin), turn(2))
+    assert [message.text for message in session.history()] == ["question 0", "answer 0", "question 2", "answer 2"]
+    session.forget_messages(2)
+    assert [message.text for message in session.history()] == ["question 2", "answer 2"]
+
+
+def test_an_answer_without_tokens_of_its_own_is_sent_as_text():
+    session = make(Turn("hi", "Corrected!", (), FinishReason.STOP, origin=Origin.SAVED))
+    assert session.history()[1].token_ids is None

@@ -288,6 +288,14 @@
     else lost("page_lost");
   };
 
+  // ---- an open tab keeps its conversation: the time it is kept for begins when the tab is closed ------------------
+  const touch = () => {
+    if (root.dataset.empty === "yes" || isLost) return;
+    plainFetch("place", { headers: { "X-Tab": tab }, keepalive: true }).catch(() => {});
+  };
+  setInterval(touch, (config.keep_s / 4) * 1000);
+  window.addEventListener("pagehide", touch);
+
   // ---- 6. scrolling ------------------------------------------------------------------------------------------
   const NEAR_PX = 48;
   let following = true;
@@ -347,6 +355,7 @@
 
   let lastSend = 0;
   window.addEventListener("click", (event) => {
+    if (event.target.closest && event.target.closest("#conversation .note.afresh")) return byId("again").click();
     const button = event.target.closest && event.target.closest("button");
     if (!button) return;
     if (button.id === "language") switched();
