@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """How many streams, how long."""
     parser.set_defaults(repeats=5)
     parser.add_argument("--streams", type=int, nargs="+", default=[1, 8, 16], help="answers at the same time")
-    parser.add_argument("--tokens", type=int, default=64, help="length of an answer (default: %(default)s)")
+    parser.add_argument("--tokens", type=int, default=32, help="length of an answer (default: %(default)s)")
 
 
 def run(bench: Bench) -> Findings:

@@ -108,7 +108,7 @@ def test_the_page_says_command_target_and_figure(tmp_path):
     result().write(tmp_path)
     write(tmp_path, tmp_path / "performance.md")
     text = (tmp_path / "performance.md").read_text(encoding="utf-8")
-    for part in ("python -m bench streams", "≥ 1.7", "95.0 (90.0-100)", "a CPU", "a note"):
+    for part in ("python -m bench streams --repeats 2", "≥ 1.7", "95.0 (90.0-100)", "a CPU", "a note"):
         assert part in text
 
 

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from bench import plots
 from bench.__main__ import main
 from bench.exchange import Exchange, Load, gaps_between
-from bench.peers import compare
+from bench.peers import compare, published
 from bench.peers.against import MEASURES, target
 from bench.peers.build import build_key, ninja_progress
 from bench.peers.decode import parsed_speeds
@@ -178,3 +179,36 @@ def test_every_line_of_a_plan_is_a_command_that_exists(plan, monkeypatch):
 def test_the_quick_plan_needs_nothing_compiled():
     assert [line for line in compare.QUICK if "against" in line and "--peers" not in line] == []
     assert [line for line in compare.QUICK if any(name in line for name in ("llama-server", "example-server"))] == []
+
+
+def closed_loop(n_users, against="llama-server"):
+    row = Row.compared("speed", "tokens/s", [90.0], against, [60.0])
+    ttft = Row.compared("ttft p50", "ms", [200.0], against, [400.0])
+    return replace(result(name=f"against-closed-{n_users}-api-llama-server-x"), rows=(row, ttft))
+
+
+def test_lines_of_a_plot_are_in_the_order_of_their_users():
+    results = {f"against-closed-{n}-api-llama-server-x": closed_loop(n) for n in (30, 5, 10)}
+    lines = plots.by_users(results, "speed")
+    assert [n for n, _ in lines["ours"]] == [5, 10, 30]
+    assert [spread.median for _, spread in lines["llama-server"]] == [60.0] * 3
+
+
+def test_our_tuned_file_is_a_line_of_its_own():
+    results = {"against-closed-10-api-llama-server-y-x": closed_loop(10, "llama-server, y")}
+    assert set(plots.by_users(results, "speed")) == {"ours, tuned file", "llama-server, y"}
+
+
+def test_plots_are_drawn_from_what_there_is(tmp_path):
+    assert plots.draw({}, tmp_path) == []
+    results = {f"against-closed-{n}-api-llama-server-x": closed_loop(n) for n in (5, 10)}
+    (path,) = plots.draw(results, tmp_path)
+    assert "llama-server" in path.read_text(encoding="utf-8")
+
+
+def test_published_figures_stand_beside_ours_or_are_said_to_be_missing():
+    lines = published.table({"against-closed-10-api-llama-server-x": closed_loop(10)}).splitlines()
+    assert len(lines) == len(published.PUBLISHED) + 2
+    assert next(line for line in lines if line.startswith("| 10 users: first token")).endswith("| 200 ms |  |")
+    assert "not measured" in next(line for line in lines if line.startswith("| 5 users: first token"))
+    assert {line.count("|") for line in lines} == {6}
