@@ -9,7 +9,7 @@ from dataclasses import replace
 from operator import attrgetter
 
 from appliance.engine.backend import N_BATCH, Backend, DecodeFailed, NoRoom, Rows
-from appliance.engine.batch_shape import ROW_GROUP
+from appliance.engine.batch_shape import BATCH, ROW_GROUP
 from appliance.engine.config import EngineConfig
 from appliance.engine.detokenizer import Detokenizer
 from appliance.engine.prefix_cache import Owner, PrefixCache, n_common
@@ -283,11 +283,7 @@ class Engine:
         """Rows of nobody that make a step of running answers one the kernels are faster with."""
         n_rows = len(step.rows)
         missing = -n_rows % ROW_GROUP
-        if (
-            step.n_prompt
-            or n_rows % ROW_GROUP not in self._padded_remainders
-            or n_rows + missing > self._config.n_slots
-        ):
+        if step.n_prompt or n_rows % BATCH not in self._padded_remainders or n_rows + missing > self._config.n_slots:
             return []
         ids = step.rows[0][0].token_ids[:1]
         return [Rows(slot, 0, ids, wants_logits=True) for slot in range(n_rows, n_rows + missing)]
