@@ -96,12 +96,18 @@ def build_page(appliance: Appliance, paths: Paths) -> tuple[FastAPI, Page]:
     from appliance.event_stream import make_stream_router
     from appliance.web import make_app
     from ui import interface
+    from ui.login_page import make_login_router
     from ui.messages import in_both
 
     settings, chat, persons = appliance.settings, appliance.chat, appliance.persons
-    routers = [make_router(chat, persons, settings), make_stream_router(chat, settings)]
+    limits = appliance.limits
+    routers = [
+        make_router(chat, persons, settings, limits),
+        make_stream_router(chat, settings, limits),
+        make_login_router(appliance.access, limits, settings.language),
+    ]
     app = make_app(routers, persons, appliance.access, in_both)
-    page = interface.build(chat, settings, persons)
+    page = interface.build(chat, settings, persons, limits)
     interface.mount(app, page, settings, persons)
     return app, page
 

@@ -25,8 +25,8 @@ from appliance.paths import Paths
 from appliance.person import Persons
 from appliance.settings import Settings
 
-OPEN_TO_ALL: Final = frozenset({"/health", "/login", "/admin/login", "/logout", "/favicon.ico"})
-"""What nobody needs to prove anything for: that the program lives, and the way in and out."""
+OPEN_TO_ALL: Final = frozenset({"/health", "/login", "/admin/login", "/favicon.ico"})
+"""What nobody needs to prove anything for: that the program lives, and the way in."""
 FOR_PROGRAMS: Final = ("/v1", "/metrics")
 FOR_THE_ADMIN: Final = ("/admin",)
 ALSO_WITH_KEY: Final = "/ready"
@@ -101,10 +101,11 @@ class Access:
         """The rights the settings and the data folder say.
 
         Raises:
-            StartFailed: a passcode is asked for and none is set.
+            StartFailed: a passcode is asked for and none is set, or a file of rights cannot be read.
         """
-        passwords = Passwords(paths.passwords)
-        if settings.access == "passcode" and not passwords.is_set("person"):
+        passwords, keys = Passwords(paths.passwords), ApiKeys(paths.api_keys)
+        keys.listed()
+        if not passwords.is_set("person") and settings.access == "passcode":
             raise StartFailed("access = passcode: no passcode is set yet. Set one with: app.py set-passcode")
         lasts_s: Mapping[Literal["person", "admin"], float] = {
             "person": settings.login_days * 86_400,
@@ -112,7 +113,7 @@ class Access:
         }
         logins = Logins(secret, passwords, paths.ended_logins, lasts_s)
         hosts = KnownHosts(settings.allowed_host_names)
-        return cls(settings.access, persons, passwords, logins, ApiKeys(paths.api_keys), hosts)
+        return cls(settings.access, persons, passwords, logins, keys, hosts)
 
     def identify(self, connection: HTTPConnection, host: Authority) -> Caller:
         """Read everything the request proves, and keep it for `caller_of`. Its origin must have been checked."""

@@ -19,12 +19,13 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from appliance.access import caller_of
 from appliance.answer import Answer, AnswerState, Origin
-from appliance.api_errors import body_of, code_of, failure_of, finish_reason_of, refusal, usage_of
+from appliance.api_errors import body_of, code_of, failure_of, finish_reason_of, refusal, usage_of, wait_s_of
 from appliance.api_request import ApiError, conversation, parse
 from appliance.chat import ChatService
 from appliance.errors import ApplianceError, Closing
 from appliance.metrics import CONTENT_TYPE
 from appliance.person import Persons
+from appliance.rate_limits import RateLimits
 from appliance.settings import Settings
 from appliance.web import error_body
 
@@ -35,7 +36,7 @@ _REFUSAL_WAIT_S = 1.0
 _NOT_KEPT = {"cache-control": "no-store"}
 
 
-def make_router(chat: ChatService, persons: Persons, settings: Settings) -> APIRouter:
+def make_router(chat: ChatService, persons: Persons, settings: Settings, limits: RateLimits) -> APIRouter:
     """The routes; everything they need is passed in."""
     router = APIRouter()
     started_at = int(time.time())
@@ -72,6 +73,7 @@ def make_router(chat: ChatService, persons: Persons, settings: Settings) -> APIR
     async def chat_completions(request: Request) -> Response:
         try:
             wanted = parse(await request.body())
+            limits.question(caller_of(request))
             answer = await chat.complete(
                 conversation(wanted.messages, settings.max_input_chars),
                 person=f"{caller_of(request).program} {wanted.user or ''}",
@@ -85,7 +87,7 @@ def make_router(chat: ChatService, persons: Persons, settings: Settings) -> APIR
             return _refused_parameter(error)
         except ApplianceError as error:
             chat.watch.metrics.refused(code_of(error))
-            return refusal(code_of(error), chat.watch.pressure.retry_after_s())
+            return refusal(code_of(error), wait_s_of(error, chat.watch.pressure.retry_after_s()))
         reply = _Reply(answer, wanted.model or _model_name(chat), int(time.time()))
         if wanted.stream:
             include_usage = bool(wanted.stream_options and wanted.stream_options.include_usage)

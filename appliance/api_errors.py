@@ -19,6 +19,7 @@ from appliance.errors import (
     NotReady,
     Overloaded,
     SavedOnly,
+    TooFast,
     UnknownPerson,
 )
 from appliance.web import error_body
@@ -32,6 +33,7 @@ _STATUS = {
     EngineFailed.code: 503,
     "no_room": 503,
     AlreadyAnswering.code: 429,
+    TooFast.code: 429,
     UnknownPerson.code: 401,
     InputTooLong.code: 413,
     "system_prompt_too_long": 413,
@@ -50,6 +52,7 @@ _SENTENCE = {
     EngineFailed.code: "The engine ended while it was writing. Please ask again.",
     "no_room": "The engine ran out of room for this answer. Please ask again.",
     AlreadyAnswering.code: "As many answers as one person may have are being written already.",
+    TooFast.code: "That was a lot of questions in a short time. Please ask again later.",
     UnknownPerson.code: "The request carries no cookie of a page of this program.",
     InputTooLong.code: "A message is longer than this server takes.",
     "system_prompt_too_long": "The system message leaves no room for a question.",
@@ -82,6 +85,11 @@ def refusal(code: str, retry_after_s: int = 1) -> JSONResponse:
     status = status_of(code)
     headers = {"retry-after": str(retry_after_s)} if status in (429, 503) else None
     return JSONResponse(body_of(code), status_code=status, headers=headers)
+
+
+def wait_s_of(error: ApplianceError, otherwise: int) -> int:
+    """When to come back, s: what the error says, where it says so."""
+    return error.wait_s if isinstance(error, TooFast) else otherwise
 
 
 def code_of(error: ApplianceError) -> str:

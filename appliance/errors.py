@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 
 class ApplianceError(Exception):
@@ -30,6 +32,8 @@ class Refused(ApplianceError):
     """A question that is not taken. Nothing was evaluated for it and nothing is lost."""
 
     code = "refused"
+    values: Mapping[str, object] = MappingProxyType({})
+    """What fills the blanks of its sentence."""
 
 
 class Busy(Refused):
@@ -78,6 +82,17 @@ class UnknownPerson(Refused):
     """The request carries no valid person cookie or tab id."""
 
     code = "unknown_person"
+
+
+class TooFast(Refused):
+    """More questions or wrong passwords than one may send in a minute. `wait_s`: when the next one is taken, s."""
+
+    code = "too_fast"
+
+    def __init__(self, wait_s: int) -> None:
+        super().__init__(f"again in {wait_s} s")
+        self.wait_s = wait_s
+        self.values = {"seconds": wait_s}
 
 
 class UnknownHost(Refused):

@@ -18,10 +18,20 @@ from starlette.responses import Response, StreamingResponse
 from appliance import guard
 from appliance.access import caller_of
 from appliance.answer import Answer, AnswerState
-from appliance.api_errors import code_of, failure_of, finish_reason_of, refusal, sentence_of, status_of, usage_of
+from appliance.api_errors import (
+    code_of,
+    failure_of,
+    finish_reason_of,
+    refusal,
+    sentence_of,
+    status_of,
+    usage_of,
+    wait_s_of,
+)
 from appliance.chat import ChatService
 from appliance.engine.request import Message, SamplingParams
 from appliance.errors import ApplianceError, EmptyInput, UnknownPerson
+from appliance.rate_limits import RateLimits
 from appliance.settings import Settings
 
 MAX_PROMPT_CHARS = 2000
@@ -30,7 +40,7 @@ _HEARTBEAT_S = 2.0
 _HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
 
 
-def make_stream_router(chat: ChatService, settings: Settings) -> APIRouter:
+def make_stream_router(chat: ChatService, settings: Settings, limits: RateLimits) -> APIRouter:
     """The route."""
     router = APIRouter()
 
@@ -49,6 +59,7 @@ def make_stream_router(chat: ChatService, settings: Settings) -> APIRouter:
             question = guard.refuse_long(prompt, min(MAX_PROMPT_CHARS, settings.max_input_chars))
             if not question:
                 raise EmptyInput("nothing was asked")
+            limits.question(caller_of(request))
             answer = await chat.complete(
                 [Message("user", question)],
                 person=person,
@@ -59,7 +70,7 @@ def make_stream_router(chat: ChatService, settings: Settings) -> APIRouter:
             )
         except ApplianceError as error:
             chat.watch.metrics.refused(code_of(error))
-            return _events(_refused(code_of(error), chat.watch.pressure.retry_after_s()))
+            return _events(_refused(code_of(error), wait_s_of(error, chat.watch.pressure.retry_after_s())))
         return _events(_written(answer))
 
     return router

@@ -20,6 +20,7 @@ from appliance.models import find_model
 from appliance.paths import Paths
 from appliance.person import Persons, load_secret
 from appliance.quick_answers import QuickAnswers
+from appliance.rate_limits import RateLimits
 from appliance.replies import Known
 from appliance.settings import Settings
 
@@ -41,6 +42,7 @@ class Appliance:
         secret = load_secret(paths.secret)
         self.persons = Persons(secret)
         self.access = Access.of(settings, paths, self.persons, secret)
+        self.limits = RateLimits(settings.questions_per_minute, settings.questions_per_minute_and_address)
         self._housekeeping: asyncio.Task[None] | None = None
 
     def spawn(self) -> None:

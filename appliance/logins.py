@@ -7,6 +7,7 @@ logout ends its own: the few that are ended before their time are listed in a pr
 from __future__ import annotations
 
 import secrets
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from appliance.private_file import PrivateRecord
 COOKIE_NAME: Final = "office_chat_login"
 KEPT_BY_BROWSER_S: Final = 365 * 24 * 3600
 """Longer than a login lasts: an old one still tells that this browser has known the password (`knew`)."""
+MAX_ENDED: Final = 10_000
+"""As many ended logins are remembered; more come only of somebody who logs in and out for days."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,7 @@ class Logins:
         self._serializer = URLSafeSerializer(secret, salt="office-chat login")
         self._passwords = passwords
         self._ended = PrivateRecord(ended)
+        self._one_at_a_time = threading.Lock()
         self._lasts_s = lasts_s
         self._clock = clock
 
@@ -70,18 +74,17 @@ class Logins:
             return None
         return None if login.id in self._ended.read() else login
 
-    def knew(self, cookies: Mapping[str, str]) -> str | None:
+    def knew(self, role: Role, cookies: Mapping[str, str]) -> str | None:
         """The id of a login this browser once had, however old: somebody whom others' wrong guesses need not slow."""
         read = self._read(cookies)
-        return None if read is None else read[0].id
+        return None if read is None or read[0].role != role else read[0].id
 
-    def end(self, cookies: Mapping[str, str]) -> None:
-        """Log out: this cookie counts no more, wherever it has been copied to."""
-        login = self.of(cookies)
-        if login is not None:
-            now = self._clock()
-            kept = {key: until for key, until in self._ended.read().items() if until > now}
-            self._ended.write({**kept, login.id: int(now + self._lasts_s[login.role]) + 1})
+    def end(self, login: Login) -> None:
+        """Log out: this login counts no more, nor do copies of its cookie. Any thread. Raises StartFailed."""
+        now = self._clock()
+        with self._one_at_a_time:
+            kept = [entry for entry in self._ended.read().items() if entry[1] > now][-MAX_ENDED:]
+            self._ended.write({**dict(kept), login.id: int(now + self._lasts_s[login.role]) + 1})
 
     def _read(self, cookies: Mapping[str, str]) -> tuple[Login, float, str] | None:
         try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import unicodedata
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Literal
 
@@ -55,9 +56,11 @@ class Passwords:
             raise PasswordError(f"It needs {MIN_CHARS[role]} to {MAX_CHARS} characters; this has {len(spelled)}.")
         self._record.write({**self._record.read(), _STORED_AS[role]: self._hasher.hash(spelled)})
 
-    async def matches(self, role: Role, text: str) -> bool:
-        """Whether this is the password. Takes as long for a wrong one; without one set nothing matches.
+    async def matches(self, role: Role, text: str, may_try: Callable[[], None]) -> bool:
+        """Whether this is the password. Without one set nothing matches.
 
+        Args:
+            may_try: raises if by the time this one's turn comes too many others were wrong.
         Raises:
             Busy: too many are waiting to be checked.
         """
@@ -66,6 +69,7 @@ class Passwords:
         self._n_inside += 1
         try:
             async with self._one_at_a_time:
+                may_try()
                 return await asyncio.to_thread(self._verify, self._hash(role), _spelled(text[: MAX_CHARS + 1]))
         finally:
             self._n_inside -= 1

@@ -56,6 +56,12 @@ class Settings(BaseModel):
     )
     login_days: float = _row(30, "How long a login with the passcode lasts.", unit="days", ge=0.01, le=365)
     admin_login_hours: float = _row(12, "How long a login of the admin lasts.", unit="hours", ge=0.1, le=720)
+    questions_per_minute: int = _row(
+        20, "Questions one person, or one API key, may ask in a minute; 0: no limit.", ge=0, le=10_000
+    )
+    questions_per_minute_and_address: int = _row(
+        200, "Questions all people behind one address may ask in a minute; 0: no limit.", ge=0, le=100_000
+    )
     data_dir: str = _row("", "Folder for models, logs and the settings file; empty: the platform's own.")
     model: str = _row("", "GGUF file that answers; empty: the largest in the models folder, else the starter model.")
     backend: Literal["llama", "echo"] = _row("llama", "llama, or echo: repeats the question, for tests.")

@@ -124,10 +124,14 @@ class Doorkeeper:
             headers = {"www-authenticate": "Bearer"} if _STATUS[code] == 401 else {}
             return JSONResponse(body, status_code=_STATUS[code], headers=headers)
         is_looking = scope["method"] == "GET" and "text/html" in connection.headers.get("accept", "")
-        if is_looking and code in (LoginNeeded.code, NeedsAdmin.code):
+        ways_in = {LoginNeeded.code: "/login", NeedsAdmin.code: "/admin/login"}
+        if self._access.passwords.is_set("admin"):
+            ways_in[NotAdmin.code] = "/admin/login"
+        if is_looking and code in ways_in:
             wanted = path + (f"?{query}" if (query := scope["query_string"].decode("latin-1")) else "")
-            login = "/login" if code == LoginNeeded.code else "/admin/login"
-            return RedirectResponse(f"{login}?{urlencode({'next': wanted})}", status_code=303, headers=_NO_STORE)
+            return RedirectResponse(
+                f"{ways_in[code]}?{urlencode({'next': wanted})}", status_code=303, headers=_NO_STORE
+            )
         if is_looking:
             return PlainTextResponse(self._sentence(code), status_code=_STATUS[code], headers=_NO_STORE)
         return JSONResponse({"detail": self._sentence(code)}, status_code=_STATUS[code], headers=_NO_STORE)

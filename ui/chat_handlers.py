@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import gradio as gr
 
-from appliance.errors import ApplianceError, Closing
+from appliance.errors import ApplianceError, Closing, Refused
 from appliance.log import where
 from ui import conversation_view as view
 from ui.chat_page import ChatPage, ModelStatus, header_html, labels
@@ -25,6 +25,7 @@ from ui.session_link import SessionLink
 if TYPE_CHECKING:
     from appliance.answer import Answer
     from appliance.chat import ChatService
+    from appliance.rate_limits import RateLimits
 
 _log = logging.getLogger(__name__)
 
@@ -38,10 +39,13 @@ Shown = tuple[Any, Any]
 class ChatHandlers:
     """One method an event. What a person may see of an error is a sentence of messages.py, never the error itself."""
 
-    def __init__(self, chat: ChatService, link: SessionLink, policy: QueuePolicy, max_input_chars: int) -> None:
+    def __init__(
+        self, chat: ChatService, link: SessionLink, policy: QueuePolicy, limits: RateLimits, max_input_chars: int
+    ) -> None:
         self._chat = chat
         self._link = link
         self._policy = policy
+        self._limits = limits
         self._max_input_chars = max_input_chars
 
     # -- validators: inside queue/join, before an event is queued; the sentence appears above the box ----------
@@ -181,6 +185,7 @@ class ChatHandlers:
         try:
             self._policy.sign_of_life()
             person, tab = self._link.who(request)
+            self._limits.question(self._link.caller(request))
             if not await self._chat.admit(person, tab, text):
                 self._policy.let_pass(person, tab)
         except Exception as error:  # noqa: BLE001  error class to sentence: what a validator raises, Gradio prints
@@ -234,6 +239,6 @@ class ChatHandlers:
         code = getattr(error, "code", "")
         self._chat.watch.metrics.refused(code or "internal_error")
         if isinstance(error, ApplianceError) and known(code):
-            return say(language, code)
+            return say(language, code, **(error.values if isinstance(error, Refused) else {}))
         _log.error("a page event failed: %s", where(error))
         return say(language, "failed")

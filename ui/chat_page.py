@@ -24,6 +24,8 @@ class ChatPage:
     language: gr.Button
     new_chat: gr.Button
     forget: gr.Button
+    log_out: gr.Button
+    """Pressed in page.js; there only where people log in."""
     welcome: gr.Markdown
     conversation: gr.Chatbot
     live: gr.Markdown
@@ -77,6 +79,7 @@ _BUTTONS = {
     "language": "switch_language",
     "new_chat": "new_chat",
     "forget": "forget",
+    "log_out": "log_out",
     "again": "again",
     "go_on": "go_on",
     "send": "send",
@@ -84,12 +87,13 @@ _BUTTONS = {
 }
 
 
-def build_page(language: Language) -> ChatPage:
+def build_page(language: Language, *, has_login: bool = False) -> ChatPage:
     """Create the components, top to bottom, inside the open Blocks. `language` is what stands there at first."""
     with gr.Row(elem_id="top"):
         header = _words(header_html(language, ModelStatus(None)), "header")
         new_chat = _button(language, "new_chat")
         forget = _button(language, "forget")
+        log_out = _button(language, "log_out", visible=has_login)
         language_switch = _button(language, "language")
     with gr.Column(elem_id="talk"):
         welcome = _words(_welcome_html(language), "welcome")
@@ -139,8 +143,12 @@ def _words(html: str, elem_id: str) -> gr.Markdown:
     return gr.Markdown(html, elem_id=elem_id, sanitize_html=False, latex_delimiters=[])
 
 
-def _button(language: Language, name: str, variant: Literal["primary", "secondary"] = "secondary") -> gr.Button:
-    return gr.Button(say(language, _BUTTONS[name]), elem_id=name, variant=variant, size="sm", scale=0, min_width=0)
+def _button(
+    language: Language, name: str, variant: Literal["primary", "secondary"] = "secondary", *, visible: bool = True
+) -> gr.Button:
+    return gr.Button(
+        say(language, _BUTTONS[name]), elem_id=name, variant=variant, size="sm", scale=0, min_width=0, visible=visible
+    )
 
 
 def _welcome_html(language: Language) -> str:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from appliance.chat import ChatService
     from appliance.person import Persons
+    from appliance.rate_limits import RateLimits
     from appliance.settings import Settings
 
 ASSETS: Final = Path(__file__).parent / "assets"
@@ -47,15 +48,15 @@ class Page:
         self.policy.close()
 
 
-def build(chat: ChatService, settings: Settings, persons: Persons) -> Page:
+def build(chat: ChatService, settings: Settings, persons: Persons, limits: RateLimits) -> Page:
     """Make the page and its queue, and tell `chat` where people wait. Starts nothing."""
     link = SessionLink(persons, settings.language)
     policy = QueuePolicy(settings.n_engine_places, link.identify, settings.session_ttl_s)
     language = built_language(settings)
     demo = gr.Blocks(title=say(language, "title"), analytics_enabled=False)
     with demo:
-        page = build_page(language)
-        ChatHandlers(chat, link, policy, settings.max_input_chars).wire(page, demo)
+        page = build_page(language, has_login=settings.access == "passcode")
+        ChatHandlers(chat, link, policy, limits, settings.max_input_chars).wire(page, demo)
     policy.open_queue(demo)
     chat.attach_page_queue(policy.waiting)
     return Page(demo, policy, PageStreams(policy.is_open))

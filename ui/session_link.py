@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from appliance.access import Caller, caller_of
 from appliance.errors import UnknownPerson
 from appliance.person import Persons
 from ui.messages import Language, language_of
@@ -38,6 +39,15 @@ class SessionLink:
         if identity is None:
             raise UnknownPerson("no valid person cookie or tab id")
         return identity
+
+    def caller(self, request: gr.Request) -> Caller:
+        """What the request of an event proves of who asks.
+
+        Raises UnknownPerson: Gradio gave no request.
+        """
+        if request.request is None:
+            raise UnknownPerson("no request")
+        return caller_of(request.request)
 
     def language(self, request: gr.Request) -> Language:
         """The language the sentences of this event are written in."""

@@ -21,6 +21,7 @@ OWNERS = {
     "diskcache": ("appliance/answer_cache.py", "appliance/engine/parked_disk.py"),
     "argon2": ("appliance/passwords.py",),
     "itsdangerous": ("appliance/person.py", "appliance/logins.py"),
+    "limits": ("appliance/rate_limits.py",),
     "prometheus_client": ("appliance/metrics.py",),
     "psutil": ("appliance/health.py", "appliance/network.py", "appliance/engine/cpu.py", "bench/*"),
 }

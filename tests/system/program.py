@@ -25,6 +25,21 @@ def free_port() -> int:
         return int(sock.getsockname()[1])
 
 
+def command(data_dir: Path, *words: str, typed: str = "") -> str:
+    """Run one of the owner's commands; returns what it printed, fails when it fails."""
+    done = subprocess.run(
+        [sys.executable, "app.py", *words, "--data-dir", str(data_dir)],
+        cwd=ROOT,
+        input=typed,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=30,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 class Program:
     """One run of app.py. Settings are passed through the environment, as upper-case names without the prefix.
 
@@ -50,20 +65,21 @@ class Program:
             start_new_session=True,
         )
 
-    def wait_ready(self) -> Program:
-        """Returns once /ready says so; fails with what the program printed."""
+    def wait_ready(self, key: str = "") -> Program:
+        """Returns once /ready says so; fails with what the program printed. `key`: an API key, where one is needed."""
         while time.monotonic() - self.began < START_S:
             if self.process.poll() is not None:
                 raise AssertionError(f"ended with {self.process.returncode}: {self.output()}")
-            if self.status("/ready") == 200:
+            if self.status("/ready", key) == 200:
                 return self
             time.sleep(0.05)
         raise AssertionError("not ready in time")
 
-    def status(self, path: str) -> int | None:
+    def status(self, path: str, key: str = "") -> int | None:
         """The status of a GET; None while nobody listens."""
         try:
-            return httpx.get(self.url + path, trust_env=False).status_code
+            headers = {"Authorization": f"Bearer {key}"} if key else {}
+            return httpx.get(self.url + path, headers=headers, trust_env=False).status_code
         except httpx.TransportError:
             return None
 

@@ -12,12 +12,16 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from appliance.api_keys import ApiKeys
+from appliance.paths import Paths
+
 SERVER, CLIENT = "10.213.77.1", "10.213.77.2"
 
 READ = """
 import json, sys, urllib.request
 body = json.dumps({"messages": [{"role": "user", "content": "word, " * 400}], "stream": True}).encode()
-request = urllib.request.Request(sys.argv[1], body, {"Content-Type": "application/json"})
+headers = {"Content-Type": "application/json", "Authorization": "Bearer " + sys.argv[2]}
+request = urllib.request.Request(sys.argv[1], body, headers)
 opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 for line in opener.open(request):
     print(line.decode(), flush=True)
@@ -60,6 +64,7 @@ def test_a_vanished_network_is_noticed_within_thirty_seconds(start, namespace):
     ).wait_ready()
     url = f"http://{SERVER}:{program.port}/v1/chat/completions"
     command = ["ip", "netns", "exec", namespace, sys.executable, "-c", READ, url]
+    command.append(ApiKeys(Paths(program.data_dir).api_keys).add("the other PC"))
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as reader:
         assert reader.stdout is not None
         assert "assistant" in reader.stdout.readline()

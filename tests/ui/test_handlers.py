@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,8 +14,12 @@ import gradio as gr
 import pytest
 from starlette.requests import Request
 
+from appliance.access import Access
 from appliance.chat import ChatService
+from appliance.hosts import Authority
+from appliance.paths import Paths
 from appliance.person import COOKIE_NAME, Persons
+from appliance.rate_limits import RateLimits
 from appliance.settings import Settings
 from tests.unit.engine_double import ScriptedEngine
 from ui import chat_handlers
@@ -24,13 +29,18 @@ from ui.session_link import SessionLink
 
 PERSONS = Persons(b"s" * 32)
 TAB = "t" * 20
+ADDRESS = "192.168.1.7"
+ACCESS = Access.of(Settings(), Paths(Path("no such folder")), PERSONS, b"s" * 32)
 
 
 def request(language: str = "en", cookie: str | None = None, tab: str = TAB) -> gr.Request:
     headers = [(b"x-lang", language.encode()), (b"x-tab", tab.encode())]
     if cookie is not None:
         headers.append((b"cookie", f"{COOKIE_NAME}={cookie}".encode()))
-    return gr.Request(Request({"type": "http", "method": "POST", "path": "/", "headers": headers}))
+    scope = {"type": "http", "method": "POST", "path": "/", "headers": headers, "client": (ADDRESS, 1234)}
+    connection = Request(scope)
+    ACCESS.identify(connection, Authority("office.test"))
+    return gr.Request(connection)
 
 
 class Page:
@@ -46,7 +56,9 @@ class Page:
             gr.Markdown()
         self.policy.open_queue(demo)
         self.demo = demo
-        self.handlers = ChatHandlers(self.chat, self.link, self.policy, self.settings.max_input_chars)
+        self.handlers = ChatHandlers(
+            self.chat, self.link, self.policy, RateLimits(20, 200), self.settings.max_input_chars
+        )
 
 
 @contextmanager
@@ -67,6 +79,17 @@ async def test_a_full_house_is_refused_in_the_persons_language(language: str, se
     refused = await page.handlers.may_ask("two", request(language, PERSONS.issue()))
     assert not refused["is_valid"]
     assert sentence in refused["message"]
+
+
+async def test_who_asks_too_fast_hears_how_long_to_wait() -> None:
+    page, cookie = Page(), PERSONS.issue()
+    for _ in range(20):
+        await page.handlers.may_ask("hello", request(cookie=cookie, tab="x" * 20))
+    refused = await page.handlers.may_ask("hello", request(cookie=cookie))
+    assert not refused["is_valid"]
+    assert "Please ask again in 60 seconds" in refused["message"]
+    assert "60 秒" in (await page.handlers.may_repeat("", request("zh", cookie)))["message"]
+    assert (await page.handlers.may_ask("hello", request(cookie=PERSONS.issue())))["is_valid"]
 
 
 async def test_a_stranger_is_told_to_reload() -> None:

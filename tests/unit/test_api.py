@@ -21,6 +21,7 @@ from appliance.engine.request import FinishReason, Message, Request, Running
 from appliance.event_stream import make_stream_router
 from appliance.paths import Paths
 from appliance.person import COOKIE_NAME, Persons
+from appliance.rate_limits import RateLimits
 from appliance.settings import Settings
 from appliance.web import make_app
 from tests.unit.engine_double import ScriptedEngine, ScriptedStream
@@ -53,7 +54,11 @@ class Site:
         self.chat = ChatService(self.engine, self.settings)
         self.persons = Persons(b"k" * 32)
         access = Access.of(self.settings, Paths(data_dir), self.persons, b"k" * 32)
-        routers = [make_router(self.chat, self.persons, self.settings), make_stream_router(self.chat, self.settings)]
+        limits = RateLimits(self.settings.questions_per_minute, self.settings.questions_per_minute_and_address)
+        routers = [
+            make_router(self.chat, self.persons, self.settings, limits),
+            make_stream_router(self.chat, self.settings, limits),
+        ]
         self.app = make_app(routers, self.persons, access, str)
 
         @self.app.get("/")

@@ -209,6 +209,13 @@ def test_a_passcode_must_be_set_before_it_can_be_asked_for(make):
         make("passcode")
 
 
+@pytest.mark.parametrize("name", ["passwords.json", "api-keys.json"])
+def test_rights_that_cannot_be_read_stop_the_start_with_a_sentence(make, tmp_path, name):
+    (tmp_path / name).write_text("{")
+    with pytest.raises(StartFailed, match=name):
+        make()
+
+
 async def test_without_its_file_the_passcode_lets_nobody_in(make, tmp_path):
     site = make("passcode", passcode="open sesame")
     cookie = site.cookie("person")

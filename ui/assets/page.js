@@ -95,6 +95,7 @@
       if (isEnding) nEnding -= 1;
     }
     lastContact = Date.now();
+    if (response.status === 401) return loggedOut(response);
     if (/\/queue\/data$/.test(url.pathname) && response.body) return watched(response);
     // Gradio's own words for this are hidden. A refused question (422) comes with a sentence.
     if (event && !response.ok && response.status !== 422) say(word("page_failed"));
@@ -105,6 +106,25 @@
     if (event === "restore") restored();
     if (event === "relabel") setTimeout(reveal, 30);
     return response;
+  };
+
+  // The login is over, or the passcode is a new one. A reload leads to the login page and back, the draft is kept.
+  const loggedOut = (response) => {
+    if (box() && box().value) store("sessionStorage", "office-chat-draft", box().value);
+    if (!isLeaving) location.reload();
+    return response;
+  };
+  // On a PC of several people nothing of this one stays in the tab.
+  const logOut = async () => {
+    isLeaving = true;
+    try {
+      await plainFetch("logout", { method: "POST" });
+      sessionStorage.clear();
+      location.assign("login");
+    } catch {
+      isLeaving = false;
+      lost("page_lost");
+    }
   };
 
   // ---- 2. keys -----------------------------------------------------------------------------------------------
@@ -225,7 +245,10 @@
   window.addEventListener("pagehide", () => { isLeaving = true; });
   window.addEventListener("pageshow", () => { isLeaving = false; });
   const answers = async (path) => {
-    try { return (await plainFetch(path, { cache: "no-store", signal: AbortSignal.timeout(8000) })).ok; } catch { return false; }
+    try {
+      const { ok, status } = await plainFetch(path, { cache: "no-store", signal: AbortSignal.timeout(8000) });
+      return ok || status === 401;
+    } catch { return false; }
   };
   // The page stops where it is and keeps every word on it. Once the program answers again, a reload shows what there is.
   const lost = async (sentence) => {
@@ -360,6 +383,7 @@
     if (!button) return;
     if (button.id === "language") switched();
     if (button.id === "forget") forgetPressed(event, button);
+    if (button.id === "log_out") logOut();
     // Gradio knows that an event runs only some milliseconds after the click: a second one would be sent as well.
     if (["send", "again", "go_on"].includes(button.id)) {
       if (state !== "idle" || Date.now() - lastSend < 300) {
