@@ -135,6 +135,7 @@ class EngineClient:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._changed: asyncio.Event | None = None
         self._streams: dict[str, TokenStream] = {}
+        self._to_forget: dict[Forget, None] = {}
         self._n_failures = 0
         self.state = EngineState.LOADING
         self.info: EngineInfo | None = None
@@ -191,9 +192,15 @@ class EngineClient:
         return stream
 
     def forget(self, person: str, conversation: str = "") -> None:
-        """Drop parked KV state of one conversation, or of all of a person's, in RAM and on disk."""
+        """Drop parked KV state of one conversation, or of all of a person's, in RAM and on disk.
+
+        While no engine is there it waits for the next one, which finds on disk what the last one left.
+        """
+        message = Forget(person, conversation)
         if self._child is not None and self.state is EngineState.READY:
-            self._child.send(Forget(person, conversation))
+            self._child.send(message)
+        elif self.state in (EngineState.LOADING, EngineState.RESTARTING):
+            self._to_forget[message] = None
 
     async def close(self) -> None:
         """End the process; running answers end with ABORT."""
@@ -243,6 +250,9 @@ class EngineClient:
                 self.info = message.info
                 self._config = replace(self._config, padded_remainders=message.info.padded_remainders)
                 self._set_state(EngineState.READY)
+                for forget in self._to_forget:
+                    child.send(forget)
+                self._to_forget.clear()
                 for stream in self._streams.values():
                     self._ask(stream)
             case LoadFailed():

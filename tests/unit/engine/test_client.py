@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sqlite3
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -125,6 +126,26 @@ async def test_a_question_withdrawn_while_the_engine_loads_ends_at_once():
         assert client.state is EngineState.LOADING
         assert reader.end is not None
         assert reader.end.reason is FinishReason.ABORT
+
+
+async def test_what_is_to_be_forgotten_while_no_engine_is_there_the_next_one_forgets(tmp_path):
+    async with engine(parked_dir=tmp_path) as (client, _):
+        await client.wait_ready()
+        for person in ("ann", "bob"):
+            request = Request(person, (Message("user", "hello"),), 20, person=person, conversation="tab")
+            await Reader(client.submit(request)).read()
+    assert n_parked(tmp_path) == 2, "an engine that ends writes down what it has parked"
+    async with engine(parked_dir=tmp_path) as (client, _):
+        assert client.state is EngineState.LOADING
+        client.forget("ann")
+        await client.wait_ready()
+        await until(lambda: n_parked(tmp_path) == 1)
+
+
+def n_parked(folder: Path) -> int:
+    (path,) = folder.glob("*/cache.db")
+    with closing(sqlite3.connect(path)) as database:
+        return int(database.execute("SELECT count(*) FROM Cache").fetchone()[0])
 
 
 async def test_an_abort_ends_one_answer_and_leaves_the_other():
