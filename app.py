@@ -94,6 +94,7 @@ def build_page(appliance: Appliance, paths: Paths) -> tuple[FastAPI, Page]:
     _prepare_gradio(paths)
     from appliance.api import make_router
     from appliance.event_stream import make_stream_router
+    from appliance.page_routes import make_page_router
     from appliance.web import make_app
     from ui import interface
     from ui.login_page import make_login_router
@@ -104,6 +105,7 @@ def build_page(appliance: Appliance, paths: Paths) -> tuple[FastAPI, Page]:
     routers = [
         make_router(chat, persons, settings, limits),
         make_stream_router(chat, settings, limits),
+        make_page_router(chat, persons, settings),
         make_login_router(appliance.access, limits, settings.language),
     ]
     app = make_app(routers, persons, appliance.access, in_both)

@@ -100,6 +100,7 @@ class Answer:
         self.alone_since: float | None = self.begun_at
         """Since when nobody reads it; None while somebody does."""
         self._token_ids = list(token_ids)
+        self._has_all_ids = bool(token_ids) or not text
         self._clock = clock
         self._n_streams = n_streams
         self._source: Source | None = None
@@ -117,8 +118,8 @@ class Answer:
 
     @property
     def token_ids(self) -> tuple[int, ...]:
-        """The tokens of the whole text."""
-        return tuple(self._token_ids)
+        """The tokens of the whole text; none where those of its beginning are not known."""
+        return tuple(self._token_ids) if self._has_all_ids else ()
 
     @property
     def is_stopped(self) -> bool:

@@ -78,6 +78,11 @@ class ChatService:
             return _CLOSING
         return "" if self._engine.state is EngineState.READY else self._engine.state.value
 
+    @property
+    def sessions(self) -> SessionStore:
+        """The conversations, for the routes that show, put back and rate them."""
+        return self._sessions
+
     def attach_page_queue(self, waiting: Callable[[], Sequence[Key]]) -> None:
         """Name the function that tells whose events wait in the page's queue, in order."""
         self._admission.watch_queue(waiting)
@@ -98,11 +103,12 @@ class ChatService:
 
     # -- the page --------------------------------------------------------------------------------------------
 
-    async def admit(self, person: str | None, tab: str | None, text: str | None) -> bool:
+    async def admit(self, person: str | None, tab: str | None, text: str | None, n_kept: int | None = None) -> bool:
         """The validator's question, before anything is queued: may it be asked? Raises a Refused when not.
 
         Args:
             text: what is to be asked; None for Ask again and Continue.
+            n_kept: as for `ask`.
         Returns:
             Whether it has to wait in line, for which it now holds a ticket.
         """
@@ -110,7 +116,7 @@ class ChatService:
         self._check_open()
         if text is not None:
             question, _ = guard.cut(text, self._settings.max_input_chars)
-            request = self._request(key, Turn(question, "", (), None))
+            request = self._request(key, Turn(question, "", (), None), self._n_after(key, n_kept))
             if self._replies.can_join(request) or await self._replies.find(request) is not None:
                 self._admission.check_person(key)
                 return False
@@ -120,18 +126,23 @@ class ChatService:
         self._admission.enter_page(key)
         return True
 
-    async def ask(self, person: str | None, tab: str | None, text: str) -> Answer:
-        """Begin to answer. A text that is too long is cut, with a notice."""
+    async def ask(self, person: str | None, tab: str | None, text: str, n_kept: int | None = None) -> Answer:
+        """Begin to answer. A text that is too long is cut, with a notice.
+
+        Args:
+            n_kept: go on after so many turns and drop what came after them; None: after all.
+        """
         key = _key(person, tab)
         question, was_cut = guard.cut(text, self._settings.max_input_chars)
-        return await self._begin_turn(key, Turn(question, "", (), None, notices=("input_cut",) if was_cut else ()))
+        turn = Turn(question, "", (), None, notices=("input_cut",) if was_cut else ())
+        return await self._begin_turn(key, turn, n_replaced=self._n_after(key, n_kept))
 
     async def again(self, person: str | None, tab: str | None) -> Answer:
         """Drop the last answer and ask its question anew."""
         key = _key(person, tab)
         turn = self._last_turn(key)
         notices = tuple(notice for notice in turn.notices if notice == "input_cut")
-        return await self._begin_turn(key, Turn(turn.question, "", (), None, notices=notices), replaces_last=True)
+        return await self._begin_turn(key, Turn(turn.question, "", (), None, notices=notices), n_replaced=1, fresh=True)
 
     async def go_on(self, person: str | None, tab: str | None) -> Answer:
         """Continue an answer that hit its limit, was stopped or was cut off by a failure of the engine."""
@@ -139,7 +150,7 @@ class ChatService:
         turn = self._last_turn(key)
         if not turn.can_continue:
             raise EmptyInput("there is nothing to continue")
-        return await self._begin_turn(key, replace(turn, notices=()), replaces_last=True)
+        return await self._begin_turn(key, replace(turn, notices=(), verdict=""), n_replaced=1, fresh=True)
 
     async def stop(self, person: str | None, tab: str | None) -> None:
         """End this conversation's answer; returns when what was written of it is committed."""
@@ -250,18 +261,22 @@ class ChatService:
             raise EmptyInput("there is nothing to repeat")
         return session.turns[-1]
 
-    async def _begin_turn(self, key: Key, turn: Turn, *, replaces_last: bool = False) -> Answer:
-        """Find who answers `turn`; one that has text already is continued."""
-        request = self._request(key, turn, replaces_last=replaces_last)
-        found = await self._replies.find(request, fresh=replaces_last)
-        now = self._request(key, turn, replaces_last=replaces_last)
+    def _n_after(self, key: Key, n_kept: int | None) -> int:
+        """How many turns come after the first `n_kept`."""
+        session = self._sessions.find(key)
+        return 0 if session is None or n_kept is None else max(0, len(session.turns) - n_kept)
+
+    async def _begin_turn(self, key: Key, turn: Turn, *, n_replaced: int = 0, fresh: bool = False) -> Answer:
+        """Find who answers `turn` in place of the last `n_replaced`; one that has text already is continued."""
+        request = self._request(key, turn, n_replaced)
+        found = await self._replies.find(request, fresh=fresh)
+        now = self._request(key, turn, n_replaced)
         if now.messages != request.messages:  # New chat was pressed meanwhile, say
             request, found = now, None
-        reply, place = self._reply(request, found, key, fresh=replaces_last)
+        reply, place = self._reply(request, found, key, fresh=fresh)
         # From here on nothing raises: the place belongs to the answer.
         session = self._sessions.open(key)
-        if replaces_last:
-            session.take_back()
+        session.take_back(n_replaced)
         answer = Answer(
             request.request_id,
             turn.question,
@@ -275,13 +290,13 @@ class ChatService:
         self._start(answer, reply, place, session)
         return answer
 
-    def _request(self, key: Key, turn: Turn, *, replaces_last: bool = False) -> Request:
+    def _request(self, key: Key, turn: Turn, n_replaced: int = 0) -> Request:
         """What the engine would be asked for `turn`."""
         session = self._sessions.find(key)
-        messages = session.history(n_without=int(replaces_last)) if session is not None else []
+        messages = session.history(n_without=n_replaced) if session is not None else []
         messages.append(Message("user", turn.question))
         if turn.text:
-            messages.append(Message("assistant", turn.text, turn.token_ids))
+            messages.append(Message("assistant", turn.text, turn.token_ids or None))
         return Request(
             request_id=_new_id(),
             messages=self._with_system(messages),
@@ -348,7 +363,7 @@ class ChatService:
         now = self._clock()
         for answer in list(self._answers):
             if answer.alone_since is not None and now - answer.alone_since >= grace_s and not answer.is_stopped:
-                answer.end("stopped")
+                answer.end("unread")
 
     def _n_streams(self) -> int:
         return sum(answer.state is AnswerState.WRITING for answer in self._answers)

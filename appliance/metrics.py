@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -100,6 +100,10 @@ class Metrics:
         def counter(name: str, text: str, *labels: str) -> Counter:
             return Counter(PREFIX + name, text, labels, registry=self.registry)
 
+        self._ratings = Gauge(
+            PREFIX + "ratings", "Thumbs that stand, by good and bad", ["verdict"], registry=self.registry
+        )
+
         def histogram(name: str, text: str, buckets: Iterable[float], *labels: str) -> Histogram:
             return Histogram(PREFIX + name, text, labels, buckets=tuple(buckets), registry=self.registry)
 
@@ -139,6 +143,10 @@ class Metrics:
         self._n_reused += finished.n_cached
         if finished.n_decoded > 1 and finished.timings.decode_s > 0:
             self._tpot.observe(finished.timings.decode_s / (finished.n_decoded - 1))
+
+    def rated(self, verdict: str, n: int) -> None:
+        """A thumb up or down was given (1) or taken back (-1)."""
+        self._ratings.labels(verdict).inc(n)
 
     def refused(self, code: str) -> None:
         """A question was refused, or its answer failed."""

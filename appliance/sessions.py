@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from appliance.admission import Key
 from appliance.answer import Answer, Origin
 from appliance.engine.request import FinishReason, Message
+
+Verdict = Literal["", "good", "bad"]
 
 MAX_SESSIONS = 2000
 """Conversations kept at most; the longest unused one without a running answer goes first."""
@@ -23,7 +26,7 @@ class Turn:
     question: str
     text: str
     token_ids: tuple[int, ...]
-    """What the text was generated as."""
+    """What the text was generated as; empty for one that came back from a browser."""
     finish: FinishReason | None
     error: str = ""
     """For ERROR: the code of an appliance error."""
@@ -31,6 +34,8 @@ class Turn:
     origin: Origin = Origin.MODEL
     saved_at: float | None = None
     """For a saved answer: when it was written, Unix time in s."""
+    verdict: Verdict = ""
+    """What its reader thinks of the answer."""
 
     @classmethod
     def of(cls, answer: Answer) -> Turn:
@@ -90,7 +95,10 @@ class Session:
             n_without: leave out so many of the newest.
         """
         messages: list[Message] = []
-        for turn in self.turns[self.n_forgotten_turns : len(self.turns) - n_without]:
+        n_turns = max(0, len(self.turns) - n_without)
+        # Cut to before what was forgotten, the rest may fit again.
+        n_forgotten = self.n_forgotten_turns if self.n_forgotten_turns <= n_turns else 0
+        for turn in self.turns[n_forgotten:n_turns]:
             if turn.is_history:
                 messages.append(Message("user", turn.question))
                 messages.append(Message("assistant", turn.text, turn.token_ids or None))
@@ -123,11 +131,20 @@ class Session:
             del self.turns[0]
             self.n_forgotten_turns = max(0, self.n_forgotten_turns - 1)
 
-    def take_back(self) -> Turn | None:
-        """Remove the last turn and return it; None when there is none."""
-        turn = self.turns.pop() if self.turns else None
-        self.n_forgotten_turns = min(self.n_forgotten_turns, len(self.turns))
-        return turn
+    def take_back(self, n_turns: int) -> None:
+        """Remove so many of the newest turns."""
+        del self.turns[max(0, len(self.turns) - n_turns) :]
+        if self.n_forgotten_turns > len(self.turns):
+            self.n_forgotten_turns = 0
+
+    def rate(self, index: int, verdict: Verdict) -> Verdict:
+        """Note what the reader thinks of an answer; gives what was noted before.
+
+        Raises IndexError: there is no such turn.
+        """
+        before = self.turns[index].verdict
+        self.turns[index] = replace(self.turns[index], verdict=verdict)
+        return before
 
 
 class SessionStore:
@@ -161,6 +178,18 @@ class SessionStore:
             self._expired.pop(key, None)
             session = self._sessions[key] = Session(last_used=self._clock(), is_after_expiry=was_expired)
         return session
+
+    def put_back(self, key: Key, turns: Sequence[Turn]) -> None:
+        """Take a conversation its browser has kept, unless there is one here. It begins as if it had been idle."""
+        session = self.open(key)
+        if not session.turns and session.running is None:
+            session.turns = list(turns[-MAX_TURNS:])
+            session.is_after_expiry = False
+
+    def forgotten_in_s(self, key: Key) -> float:
+        """How long until this conversation is forgotten, if nobody touches it. Looking does not touch it."""
+        session = self._sessions.get(key)
+        return 0.0 if session is None else max(0.0, session.last_used + self._ttl_s - self._clock())
 
     def drop(self, key: Key) -> None:
         """Forget the conversation, here and elsewhere."""

@@ -67,6 +67,11 @@ class Settings(BaseModel):
     backend: Literal["llama", "echo"] = _row("llama", "llama, or echo: repeats the question, for tests.")
     open_browser: bool = _row(True, "Open the page on this PC once it is ready.")
     language: Literal["auto", "zh", "en"] = _row("auto", "Language of the page; auto: the browser's.", live=True)
+    starter_questions: str = _row(
+        "",
+        "Questions on the empty page, separated by |; empty: some of ours, in the reader's language.",
+        max_length=600,
+    )
     system_prompt: str = _row(
         DEFAULT_SYSTEM_PROMPT, "What the model is told before every conversation.", live=True, max_length=4000
     )

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import gradio as gr
 
 from appliance.errors import ApplianceError, Closing, Refused
+from appliance.kept import BadConversation, take
 from appliance.log import where
+from appliance.sessions import Conversation
 from ui import conversation_view as view
 from ui.chat_page import ChatPage, ModelStatus, header_html, labels
 from ui.messages import Language, known, say
@@ -40,8 +42,15 @@ class ChatHandlers:
     """One method an event. What a person may see of an error is a sentence of messages.py, never the error itself."""
 
     def __init__(
-        self, chat: ChatService, link: SessionLink, policy: QueuePolicy, limits: RateLimits, max_input_chars: int
+        self,
+        chat: ChatService,
+        link: SessionLink,
+        policy: QueuePolicy,
+        limits: RateLimits,
+        max_input_chars: int,
+        starters: str = "",
     ) -> None:
+        self._starters = starters
         self._chat = chat
         self._link = link
         self._policy = policy
@@ -64,7 +73,7 @@ class ChatHandlers:
         """Answer what was typed."""
 
         def begin(person: str, tab: str) -> Awaitable[Answer]:
-            return self._chat.ask(person, tab, text)
+            return self._chat.ask(person, tab, text, self._link.n_kept(request))
 
         async with aclosing(self._stream(begin, request)) as shown:
             async for value in shown:
@@ -98,6 +107,15 @@ class ChatHandlers:
         """A page was loaded: the conversation of its tab, and who answers."""
         self._policy.sign_of_life()
         return *await self._show(None, request), await self.hello(request)
+
+    async def show_kept(self, text: str, request: gr.Request) -> Shown:
+        """What the browser has kept of a conversation, as messages. Nothing of it stays here."""
+        try:
+            turns = take(text, self._max_input_chars)
+        except BadConversation:
+            turns = []
+        language = self._link.language(request)
+        return view.finished(Conversation(tuple(turns)), language, self._max_input_chars), ""
 
     async def commit(self, request: gr.Request) -> Shown:
         """An answer is over: it moves from the live component into the conversation."""
@@ -133,7 +151,9 @@ class ChatHandlers:
         """The language was switched: everything that is written on the page."""
         language = self._link.language(request)
         conversation, _live = await self._show(None, request)
-        return [conversation, header_html(language, self._model_status()), *labels(language)]
+        # A conversation that only the browser has stays on the page; history.js shows it once more.
+        shown = conversation or gr.skip()
+        return [shown, header_html(language, self._model_status()), *labels(language, self._starters)]
 
     # -- wiring --------------------------------------------------------------------------------------------------
 
@@ -174,6 +194,7 @@ class ChatHandlers:
         for button, handler in ((page.stop, self.stop), (page.new_chat, self.new_chat), (page.forget, self.forget)):
             button.click(None, cancels=runs, api_visibility="private")
             button.click(handler, outputs=shown, api_name=handler.__name__, **quick)
+        page.show_kept.click(self.show_kept, inputs=page.kept, outputs=shown, api_name="show_kept", **quick)
         page.box.focus(self.hello, outputs=page.header, api_name="hello", **quick)
         page.language.click(
             self.relabel, outputs=[page.conversation, page.header, *page.labelled()], api_name="relabel", **quick
@@ -186,7 +207,7 @@ class ChatHandlers:
             self._policy.sign_of_life()
             person, tab = self._link.who(request)
             self._limits.question(self._link.caller(request))
-            if not await self._chat.admit(person, tab, text):
+            if not await self._chat.admit(person, tab, text, self._link.n_kept(request)):
                 self._policy.let_pass(person, tab)
         except Exception as error:  # noqa: BLE001  error class to sentence: what a validator raises, Gradio prints
             return cast("dict[str, Any]", gr.validate(False, self._sentence(error, self._link.language(request))))
@@ -206,7 +227,7 @@ class ChatHandlers:
                 async for update in updates:
                     if not self._policy.is_read():
                         return
-                    value = view.running(update, language, self._max_input_chars)
+                    value = view.running(update, language, self._max_input_chars, self._wait_s(update))
                     if value != shown:
                         shown = value
                         yield shown
@@ -229,6 +250,9 @@ class ChatHandlers:
         running = conversation.running
         live = "" if running is None else view.running(running, language, self._max_input_chars)
         return view.finished(conversation, language, self._max_input_chars), live
+
+    def _wait_s(self, answer: Answer) -> float:
+        return self._chat.watch.pressure.wait_s(answer.ahead) if answer.ahead else 0
 
     def _model_status(self) -> ModelStatus:
         info = self._chat.engine.info

@@ -14,14 +14,21 @@ import gradio as gr
 
 from ui.conversation_view import LATEX_DELIMITERS
 from ui.messages import Language, say
+from ui.welcome import welcome_html
 
 
 @dataclass(frozen=True)
 class ChatPage:
-    """Every component an event reads or writes. The element ids are the names, for the style sheet and page.js."""
+    """Every component with an event or with words. The element ids are the names, for style sheets and scripts.
+
+    What is pressed and has no event in chat_handlers.py is the scripts' alone.
+    """
 
     header: gr.Markdown
+    menu: gr.Button
+    hide: gr.Button
     language: gr.Button
+    temporary: gr.Button
     new_chat: gr.Button
     forget: gr.Button
     log_out: gr.Button
@@ -31,12 +38,20 @@ class ChatPage:
     live: gr.Markdown
     again: gr.Button
     go_on: gr.Button
+    copy_all: gr.Button
+    when_free: gr.Button
+    not_now: gr.Button
+    newest: gr.Button
+    editing: gr.Markdown
+    cancel: gr.Button
     box: gr.Textbox
     send: gr.Button
     stop: gr.Button
     hint: gr.Markdown
     attach: gr.Button
-    """Never seen; see chat_handlers.py."""
+    kept: gr.Textbox
+    show_kept: gr.Button
+    """The last three are never seen; see chat_handlers.py."""
 
     def labelled(self) -> list[gr.components.Component]:
         """The components whose text depends on the language alone, in the order of `labels`."""
@@ -62,20 +77,29 @@ def header_html(language: Language, status: ModelStatus) -> str:
     return f'<h1>{escape(say(language, "title"))}</h1><p class="model"{mark} title="{escape(line)}">{escape(line)}</p>'
 
 
-def labels(language: Language) -> list[Any]:
+def labels(language: Language, starters: str = "") -> list[Any]:
     """What `ChatPage.labelled` becomes in another language."""
-    return [update for _, update in _labels(language)]
+    return [update for _, update in _labels(language, starters)]
 
 
-def _labels(language: Language) -> Iterator[tuple[str, Any]]:
+def _labels(language: Language, starters: str = "") -> Iterator[tuple[str, Any]]:
     for name, key in _BUTTONS.items():
         yield name, gr.update(value=say(language, key))
-    yield "welcome", gr.update(value=_welcome_html(language))
-    yield "hint", gr.update(value=_hint_html(language))
+    yield "welcome", gr.update(value=welcome_html(language, starters))
+    yield "editing", gr.update(value=_line_html(language, "editing"))
+    yield "hint", gr.update(value=_line_html(language, "hint"))
     yield "box", gr.update(placeholder=say(language, "placeholder"), label=say(language, "placeholder"))
 
 
 _BUTTONS = {
+    "menu": "history",
+    "hide": "close",
+    "temporary": "temporary",
+    "copy_all": "copy_all",
+    "when_free": "when_free",
+    "not_now": "cancel",
+    "newest": "newest",
+    "cancel": "cancel",
     "language": "switch_language",
     "new_chat": "new_chat",
     "forget": "forget",
@@ -87,16 +111,20 @@ _BUTTONS = {
 }
 
 
-def build_page(language: Language, *, has_login: bool = False) -> ChatPage:
+def build_page(language: Language, starters: str = "", *, has_login: bool = False) -> ChatPage:
     """Create the components, top to bottom, inside the open Blocks. `language` is what stands there at first."""
-    with gr.Row(elem_id="top"):
-        header = _words(header_html(language, ModelStatus(None)), "header")
-        new_chat = _button(language, "new_chat")
+    with gr.Column(elem_id="side"):  # history.js puts the list of conversations into it
+        hide = _button(language, "hide")
         forget = _button(language, "forget")
         log_out = _button(language, "log_out", visible=has_login)
+    with gr.Row(elem_id="top"):
+        menu = _button(language, "menu")
+        header = _words(header_html(language, ModelStatus(None)), "header")
+        temporary = _button(language, "temporary")
+        new_chat = _button(language, "new_chat")
         language_switch = _button(language, "language")
     with gr.Column(elem_id="talk"):
-        welcome = _words(_welcome_html(language), "welcome")
+        welcome = _words(welcome_html(language, starters), "welcome")
         conversation = gr.Chatbot(
             [],
             elem_id="conversation",
@@ -115,7 +143,11 @@ def build_page(language: Language, *, has_login: bool = False) -> ChatPage:
         with gr.Row(elem_id="afterwards"):
             again = _button(language, "again")
             go_on = _button(language, "go_on")
+            copy_all = _button(language, "copy_all")
     with gr.Column(elem_id="composer"):
+        with gr.Row(elem_id="edit"):
+            editing = _words(_line_html(language, "editing"), "editing")
+            cancel = _button(language, "cancel")
         with gr.Row(elem_id="writing"):
             # One line that grows: Gradio sends on Enter only with lines=1, and leaves Shift+Enter to the text area.
             box = gr.Textbox(
@@ -131,8 +163,13 @@ def build_page(language: Language, *, has_login: bool = False) -> ChatPage:
             )
             send = _button(language, "send", "primary")
             stop = _button(language, "stop")
-        hint = _words(_hint_html(language), "hint")
+        when_free = _button(language, "when_free")
+        not_now = _button(language, "not_now")
+        newest = _button(language, "newest")
+        hint = _words(_line_html(language, "hint"), "hint")
         attach = gr.Button("", elem_id="attach")
+        kept = gr.Textbox(elem_id="kept")
+        show_kept = gr.Button("", elem_id="show_kept")
     components = locals() | {"language": language_switch}
     return ChatPage(**{field.name: components[field.name] for field in fields(ChatPage)})
 
@@ -151,9 +188,5 @@ def _button(
     )
 
 
-def _welcome_html(language: Language) -> str:
-    return f"<h2>{escape(say(language, 'welcome'))}</h2><p>{escape(say(language, 'welcome_detail'))}</p>"
-
-
-def _hint_html(language: Language) -> str:
-    return f'<span class="keys">{escape(say(language, "hint"))}</span>'
+def _line_html(language: Language, key: str) -> str:
+    return f'<span class="line">{escape(say(language, key))}</span>'

@@ -68,17 +68,19 @@ def _inert(match: re.Match[str]) -> str:
     return match[0]
 
 
-def running(answer: Answer, language: Language, limit: int) -> str:
+def running(answer: Answer, language: Language, limit: int, wait_s: float = 0) -> str:
     """What the live component shows of an answer that waits or is being written: the question, then the text so far.
 
-    `limit` is the longest message in characters, for the notice of a message that was cut.
+    `limit` is the longest message in characters, for the notice of a message that was cut; `wait_s` how long it may
+    still take until the first words, 0 where nobody can tell.
     """
     parts = [said(answer.question)]
     parts += [_note(say_notice(code, language, limit)) for code in answer.notices if code in BEFORE_THE_ANSWER]
     if answer.text:
         parts.append(as_markdown(answer.text))
     elif answer.ahead:
-        parts.append(_note(say(language, "place", n=answer.ahead + 1), "waiting"))
+        key = "place_wait" if wait_s >= 1 else "place"
+        parts.append(_note(say(language, key, n=answer.ahead + 1, s=round(wait_s)), "waiting"))
     elif answer.ahead == 0:
         parts.append(_note(say(language, "next"), "waiting"))
     else:

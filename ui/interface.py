@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import gradio as gr
+import rjsmin
 from starlette.middleware import Middleware
 
 from ui.chat_handlers import ChatHandlers
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
     from appliance.settings import Settings
 
 ASSETS: Final = Path(__file__).parent / "assets"
+STYLES: Final = ("page.css", "history.css")
+SCRIPTS: Final = ("browser.js", "page.js", "turns.js", "history.js")
+"""In this order: the first says so where a browser is too old for the others, which are built on page.js."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +60,9 @@ def build(chat: ChatService, settings: Settings, persons: Persons, limits: RateL
     language = built_language(settings)
     demo = gr.Blocks(title=say(language, "title"), analytics_enabled=False)
     with demo:
-        page = build_page(language, has_login=settings.access == "passcode")
-        ChatHandlers(chat, link, policy, limits, settings.max_input_chars).wire(page, demo)
+        page = build_page(language, settings.starter_questions, has_login=settings.access == "passcode")
+        handlers = ChatHandlers(chat, link, policy, limits, settings.max_input_chars, settings.starter_questions)
+        handlers.wire(page, demo)
     policy.open_queue(demo)
     chat.attach_page_queue(policy.waiting)
     return Page(demo, policy, PageStreams(policy.is_open))
@@ -97,13 +103,25 @@ def head_html(settings: Settings) -> str:
         | {"title": say(language, "title")}
         for language in LANGUAGES
     }
-    config: dict[str, Any] = {"language": settings.language, "built": built_language(settings), "words": page_words}
-    config["keep_s"] = settings.session_ttl_s
+    config = {
+        "language": settings.language,
+        "built": built_language(settings),
+        "words": page_words,
+        "limit": settings.max_input_chars,
+    }
     return "\n".join(
         (
             '<meta name="color-scheme" content="light dark">',
             f'<meta name="office-chat" content="{escape(json.dumps(config, ensure_ascii=False))}">',
-            f"<style>{(ASSETS / 'page.css').read_text(encoding='utf-8')}</style>",
-            f"<script>{(ASSETS / 'page.js').read_text(encoding='utf-8')}</script>",
+            *(f"<style>{_asset(name)}</style>" for name in STYLES),
+            *(f"<script>{_asset(name)}</script>" for name in SCRIPTS),
         )
     )
+
+
+def _asset(name: str) -> str:
+    """A style sheet or script without the comments and white space, which only we read."""
+    text = (ASSETS / name).read_text(encoding="utf-8")
+    if name.endswith(".js"):
+        return str(rjsmin.jsmin(text)).strip()
+    return re.sub(r"/\*[\s\S]*?\*/|\n\s*", "", text).strip()

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 LANGUAGE_HEADER: Final = "x-lang"
 """Set by page.js beside X-Tab: the language chosen with the switch, else the browser's."""
 
+KEEP_HEADER: Final = "x-keep"
+"""Set by the page's script when a sent message was edited: how many turns before it stay."""
+
 
 class SessionLink:
     """Reads the person from the signed cookie and the tab from its header."""
@@ -48,6 +51,12 @@ class SessionLink:
         if request.request is None:
             raise UnknownPerson("no request")
         return caller_of(request.request)
+
+    @staticmethod
+    def n_kept(request: gr.Request) -> int | None:
+        """How many turns an edited question leaves standing; None for a question at the end."""
+        value = "" if request.request is None else request.request.headers.get(KEEP_HEADER, "")
+        return int(value) if value.isdecimal() and len(value) < 6 else None
 
     def language(self, request: gr.Request) -> Language:
         """The language the sentences of this event are written in."""

@@ -79,7 +79,7 @@ def make_theme() -> gr.themes.Base:
         background_fill_secondary_dark="*neutral_800",
         body_text_color="*neutral_900",
         body_text_color_dark="*neutral_100",
-        body_text_color_subdued="*neutral_500",
+        body_text_color_subdued="*neutral_600",
         body_text_color_subdued_dark="*neutral_400",
         border_color_primary="*neutral_200",
         border_color_primary_dark="*neutral_700",

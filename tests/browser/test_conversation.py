@@ -270,7 +270,7 @@ def test_a_phone_never_scrolls_sideways(app: Program, visit: Visit) -> None:
     assert chat.js("document.scrollingElement.scrollWidth") == 360
     chat.ask("```\n" + "x" * 90 + "\n```\n|a|b|\n|-|-|\n|" + "y" * 60 + "|" + "z" * 20 + "|")
     assert chat.js("document.scrollingElement.scrollWidth") == 360
-    for name in ("send", "new_chat", "forget", "language"):
+    for name in ("send", "new_chat", "menu", "language"):
         box = chat.page.locator(f"#{name}").bounding_box()
         assert box["x"] >= 0
         assert box["x"] + box["width"] <= 360
@@ -315,10 +315,12 @@ def test_a_narrow_header_shows_who_answers_and_keeps_its_title_on_one_line(app, 
     chat.ask("hello")
     long_name = "SmolLM2-135M-Instruct answers on this PC; nothing leaves the office network."
     chat.page.locator("#header .model").evaluate("(line, text) => { line.textContent = text; }", long_name)
-    for _ in range(2):
+    for _ in range(2):  # with a conversation, and without
         assert chat.js("document.querySelector('#header .model').scrollWidth") <= 360
         for part in ("h1", ".model"):
             assert chat.js(f"(e => e.scrollWidth <= e.clientWidth)(document.querySelector('#header {part}'))")
         assert chat.js("document.querySelector('#header h1').offsetHeight") < 30
         assert chat.js("document.documentElement.scrollWidth") <= 360
-        chat.click("forget")  # asks once more
+        if chat.is_visible("new_chat"):
+            chat.click("new_chat")
+            chat.page.wait_for_selector("html[data-empty=yes]")

@@ -72,6 +72,9 @@ def test_from_the_address_to_an_answer_and_out_again(guarded, new_page, tmp_path
     assert page.url == chat.url + "?a=1"
     assert chat.ask("hello there") == "hello there"
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    if width == 360:
+        chat.click("menu")
+    page.locator("#log_out").wait_for()
     assert page.inner_text("#log_out") == out
     shot(page, tmp_path, "chat")
     chat.click("log_out")

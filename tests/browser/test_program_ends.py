@@ -14,6 +14,7 @@ pytestmark = pytest.mark.browser
 
 SETTINGS: dict[str, object] = {
     "backend": "echo",
+    "allowed_hosts": "office.test",
     "max_batch_size": 1,
     "look_ahead": 0,
     "queue_size": 3,

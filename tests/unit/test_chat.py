@@ -267,6 +267,7 @@ async def test_an_answer_nobody_reads_ends_after_its_grace(bench):
     bench.clock.now += 0.1
     bench.housekeep()
     await answer.wait_done()
+    assert answer.notices == ("unread",)
 
 
 async def test_the_grace_is_short_while_others_wait(bench):

@@ -14,6 +14,9 @@
   const byId = (id) => document.getElementById(id);
   const box = () => document.querySelector("#box textarea");
 
+  const nothing = () => {};
+  const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
   // ---- storage that may be forbidden -----------------------------------------------------------------------
   const stored = (store, key) => {
     try { return window[store].getItem(key); } catch { return null; }
@@ -31,22 +34,26 @@
     tab = randomId();
     store("sessionStorage", "office-chat-tab", tab);
   }
-  // A duplicated tab copies sessionStorage. The one that was there first answers, the newcomer takes a new id.
-  if ("BroadcastChannel" in window) {
-    const tabs = new BroadcastChannel("office-chat-tabs");
-    const me = randomId();
-    tabs.onmessage = ({ data }) => {
-      if (data.me === me || data.tab !== tab) return;
-      if (data.taken && data.to === me) {
-        tab = randomId();
-        store("sessionStorage", "office-chat-tab", tab);
-        location.reload();
-      } else if (!data.taken) {
-        tabs.postMessage({ tab, me, taken: true, to: data.me });
-      }
-    };
-    tabs.postMessage({ tab, me });
-  }
+  // Whether another page has this conversation. A duplicated tab copies sessionStorage: the one that was there first
+  // answers, the newcomer takes a new id.
+  const me = randomId();
+  const tabs = "BroadcastChannel" in window ? new BroadcastChannel("office-chat-tabs") : null;
+  let asked = "";
+  let taken = nothing;
+  if (tabs) tabs.onmessage = ({ data }) => {
+    if (data.to === me && data.tab === asked) taken(true);
+    else if (!data.to && data.me !== me && data.tab === tab) tabs.postMessage({ tab, to: data.me });
+  };
+  const isTaken = (id) => {
+    asked = id;
+    if (tabs) tabs.postMessage({ tab: id, me });
+    return Promise.race([new Promise((resolve) => { taken = resolve; }), pause(150)]);
+  };
+  isTaken(tab).then((yes) => {
+    if (!yes) return;
+    chat.tab = randomId();
+    location.reload();
+  });
 
   const chosen = stored("localStorage", "office-chat-language");
   const browsers = /^zh\b/i.test(navigator.language) ? "zh" : "en";
@@ -54,6 +61,26 @@
   if (!config.words[language]) language = config.built;
   const word = (key, values = {}) =>
     config.words[language][key].replace(/\{(\w+)\}/g, (_, name) => values[name]);
+  // What turns.js and history.js need of this file, and what they hang on it.
+  const chat = window.officeChat = {
+    config, word, stored, store, randomId, box, byId, pause, isTaken,
+    get tab() { return tab; },
+    set tab(id) { tab = id; store("sessionStorage", "office-chat-tab", id); },
+    get state() { return state; },
+    fillBox: (text) => fillBox(text),
+    tell: (text) => { notice = text; say(""); },
+    // Resolves once nothing is under way any more.
+    stopped: async () => {
+      if (state !== "idle") byId("stop").click();
+      while (state !== "idle") await pause(30);
+    },
+    asking: nothing, // a question is about to go; may add headers
+    over: nothing, // nothing is under way any more
+    restored: nothing, // the page was loaded
+    kept: nothing, // what the browser had of a conversation is on the page
+    relabelled: nothing,
+    forgotten: nothing,
+  };
   const showLanguage = () => {
     root.lang = language === "zh" ? "zh-CN" : "en";
     document.title = word("title");
@@ -76,11 +103,14 @@
     const url = new URL(input instanceof Request ? input.url : input, document.baseURI);
     if (url.origin !== location.origin) return plainFetch(input, init);
     const headers = new Headers((init && init.headers) || (input instanceof Request ? input.headers : undefined));
-    headers.set("X-Tab", tab);
+    if (!headers.has("X-Tab")) headers.set("X-Tab", tab);
     headers.set("X-Lang", language);
     const event = eventOf(url, init);
     const isQuestion = ["ask", "again", "go_on"].includes(event);
-    if (isQuestion) joining(event);
+    if (isQuestion) {
+      joining(event);
+      await chat.asking(event, headers);
+    }
     const isEnding = ENDINGS.has(event);
     const asked = nAsked;
     let response;
@@ -100,11 +130,14 @@
     // Gradio's own words for this are hidden. A refused question (422) comes with a sentence.
     if (event && !response.ok && response.status !== 422) say(word("page_failed"));
     if (isQuestion) response.ok ? joined() : settled();
+    if (isQuestion && response.status === 422) refused();
     // The answer is in the page once Gradio has read the response and drawn it.
     // What was under way before the latest question says nothing about it.
     if (isEnding && asked === nAsked) setTimeout(settled, 0);
     if (event === "restore") restored();
-    if (event === "relabel") setTimeout(reveal, 30);
+    if (event === "show_kept") setTimeout(chat.kept, 30);
+    if (event === "relabel") setTimeout(() => { reveal(); chat.relabelled(); }, 30);
+    if (event === "forget") chat.forgotten();
     return response;
   };
 
@@ -158,7 +191,13 @@
     if (area) area.readOnly = next === "waiting";
     say("");
     if (next === "idle" && byId("talk")) holdHeight();
+    isOver();
     showButtons();
+  };
+  let over = 0;
+  const isOver = () => {
+    clearTimeout(over);
+    over = setTimeout(() => { if (state === "idle" && !isLost) chat.over(); }, 50);
   };
   const showButtons = () => {
     const send = byId("send");
@@ -170,18 +209,23 @@
   };
   const joining = (run) => {
     nAsked += 1;
+    notice = "";
     root.dataset.run = run;
     following = true;
     setState("waiting");
   };
-  const joined = () => { if (state === "waiting") pollPlace(); };
+  const joined = () => {
+    bePatient(false);
+    if (state === "waiting") pollPlace();
+  };
   // An event of the queue, or its refusal, is over: what the live component shows decides.
   const settled = () => requestAnimationFrame(() => {
     if (isLost) return;
     if (state === "waiting" && !isLive()) askWhetherClosing();
     setState(isLive() ? "writing" : "idle");
-    if (state === "idle") delete root.dataset.run;
     showButtons();
+    if (state === "idle") delete root.dataset.run;
+    isOver();
   });
   const liveChanged = () => {
     if (isLost) return;
@@ -204,9 +248,10 @@
   };
 
   // ---- 4. the place in line ----------------------------------------------------------------------------------
-  // What stands above the box. A lost connection is more important than everything else.
+  // What stands above the box. A lost connection is more important than everything else, a notice least.
+  let notice = "";
   const say = (text) => {
-    if (isLost) text = word(isLost);
+    text = isLost ? word(isLost) : text || (isPatient ? word("page_waiting_free") : notice);
     const line = byId("place");
     if (line && line.textContent !== text) line.textContent = text;
     root.dataset.inLine = text ? "yes" : "no";
@@ -216,23 +261,51 @@
   const askWhetherClosing = async () => {
     try { if ((await place()).closing) lost("page_closing"); } catch { if (!isLeaving) lost("page_lost"); }
   };
+  // The seconds count down by themselves; the server's newer guess counts when it is clearly another one.
+  let servedAt = 0;
+  const inLine = (n, waitS) => {
+    if (!waitS) return word("page_place", { n });
+    const fresh = Date.now() + waitS * 1000;
+    if (Math.abs(fresh - servedAt) > Math.max(3000, waitS * 200)) servedAt = fresh;
+    return word("page_place_wait", { n, s: Math.max(1, Math.round((servedAt - Date.now()) / 1000)) });
+  };
   const PLACE_EVERY_MS = 1000;
   const LOST_AFTER = 5;
   const pollPlace = async () => {
-    await new Promise((resolve) => setTimeout(resolve, 300));
+    await pause(300);
     for (let nLost = 0; state === "waiting"; ) {
       try {
-        const { ahead, closing } = await place();
+        const { ahead, wait_s, closing } = await place();
         if (state !== "waiting") return;
         if (closing) return lost("page_closing");
         // Nobody waits any more and nothing has come for seconds: the stream to this page is lost. The answer is not.
         nLost = ahead === null ? nLost + 1 : 0;
         if (nLost > LOST_AFTER) return location.reload();
-        say(ahead === null ? word("page_joining") : word("page_place", { n: ahead + 1 }));
+        say(ahead === null ? word("page_joining") : inLine(ahead + 1, wait_s));
       } catch {
         if (!isLeaving) return lost("page_lost");
       }
-      await new Promise((resolve) => setTimeout(resolve, PLACE_EVERY_MS));
+      await pause(PLACE_EVERY_MS);
+    }
+  };
+
+  // Refused because every place is taken: the text may wait here until one is free.
+  const FREE_EVERY_MS = 2000;
+  let isPatient = false;
+  const bePatient = (on, isOffered) => {
+    isPatient = on;
+    root.dataset.patient = on ? "yes" : isOffered ? "offered" : "no";
+    say("");
+  };
+  const hasRoom = async () => {
+    try { return (await (await window.fetch("room")).json()).free; } catch { return false; }
+  };
+  const refused = async () => { if (!isPatient) bePatient(false, !(await hasRoom())); };
+  const waitForRoom = async () => {
+    bePatient(true);
+    while (isPatient) {
+      await pause(FREE_EVERY_MS * (0.5 + Math.random()));
+      if (isPatient && maySend() && (await hasRoom())) byId("send").click();
     }
   };
 
@@ -262,7 +335,7 @@
     say("");
     showButtons();
     do {
-      await new Promise((resolve) => setTimeout(resolve, BACK_EVERY_MS));
+      await pause(BACK_EVERY_MS);
     } while (!(await answers("ready")));
     location.reload();
   };
@@ -302,22 +375,14 @@
     return new Response(body, { status: response.status, headers: response.headers });
   };
   const streamEnded = async () => {
-    const isOver = () => state !== "writing" || isLost || isLeaving || nStreams || nEnding;
+    const isKnown = () => state !== "writing" || isLost || isLeaving || nStreams || nEnding;
     const asked = nAsked;
-    if (isOver()) return;
+    if (isKnown()) return;
     const isThere = await answers("ready");
-    if (isOver() || asked !== nAsked) return;
+    if (isKnown() || asked !== nAsked) return;
     if (isThere) location.reload(); // only the stream is lost
     else lost("page_lost");
   };
-
-  // ---- an open tab keeps its conversation: the time it is kept for begins when the tab is closed ------------------
-  const touch = () => {
-    if (root.dataset.empty === "yes" || isLost) return;
-    plainFetch("place", { headers: { "X-Tab": tab }, keepalive: true }).catch(() => {});
-  };
-  setInterval(touch, (config.keep_s / 4) * 1000);
-  window.addEventListener("pagehide", touch);
 
   // ---- 6. scrolling ------------------------------------------------------------------------------------------
   const NEAR_PX = 48;
@@ -349,8 +414,9 @@
   const reveal = () => { root.dataset.ready = "yes"; };
   const relabel = () => byId("language").click();
   let isOurs = false;
-  const restored = () => setTimeout(() => {
+  const restored = () => setTimeout(async () => {
     attachTo();
+    await chat.restored();
     setTimeout(putBack, 300);
     if (language === config.built) return reveal();
     isOurs = true;
@@ -362,7 +428,6 @@
     store("localStorage", "office-chat-language", language);
     showLanguage();
     if (isLost) say("");
-    if (newest) newest.setAttribute("aria-label", word("page_newest"));
   };
 
   // ---- Forget me asks once more, in its own words --------------------------------------------------------------
@@ -384,6 +449,14 @@
     if (button.id === "language") switched();
     if (button.id === "forget") forgetPressed(event, button);
     if (button.id === "log_out") logOut();
+    if (button.id === "newest") { following = true; follow(); }
+    if (button.id === "when_free") waitForRoom();
+    if (button.id === "not_now") bePatient(false, true);
+    // The second click of a double click on Send meets Stop, which has taken its place.
+    if (button.id === "stop" && event.isTrusted && Date.now() - lastSend < 500) {
+      event.preventDefault();
+      event.stopImmediatePropagation();
+    }
     // Gradio knows that an event runs only some milliseconds after the click: a second one would be sent as well.
     if (["send", "again", "go_on"].includes(button.id)) {
       if (state !== "idle" || Date.now() - lastSend < 300) {
@@ -397,7 +470,6 @@
 
   // ---- watching the page -----------------------------------------------------------------------------------
   const PAUSE_MS = 60000;
-  let newest = null;
   let attached = false;
   const attachTo = () => {
     if (attached || !byId("live") || !byId("conversation") || !box()) return;
@@ -419,12 +491,6 @@
       // Somebody is there again: the server looks for events often from now on. The header says if the model is ready.
       if (Date.now() - lastContact > PAUSE_MS) askHello();
     });
-    newest = document.createElement("button");
-    newest.id = "newest";
-    newest.type = "button";
-    newest.setAttribute("aria-label", word("page_newest"));
-    newest.addEventListener("click", () => { following = true; follow(); });
-    byId("composer").append(newest);
     const line = document.createElement("div");
     line.id = "place";
     line.setAttribute("role", "status");

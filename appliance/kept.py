@@ -1,0 +1,90 @@
+"""A conversation as its reader's browser keeps it: plain text, given out after every answer and taken back later.
+
+What comes back is the person's own, and nothing else: it may have been changed there, so it passes the same limits as
+a message, has no token ids, and is no more to the model than what a program sends as its history.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from appliance import guard
+from appliance.answer import Origin
+from appliance.engine.request import FinishReason
+from appliance.errors import Refused
+from appliance.sessions import MAX_TURNS, Turn, Verdict
+
+MAX_ANSWER_CHARS: Final = 200_000
+"""Longest answer taken back; the engine uses of it what fits."""
+
+Code = Annotated[str, Field(max_length=40)]
+
+
+class BadConversation(Refused):
+    """What should be a kept conversation is none."""
+
+    code = "bad_conversation"
+
+
+class KeptTurn(BaseModel):
+    """One question with its answer."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    question: str
+    text: str = ""
+    notices: list[Code] = Field(default=[], max_length=8)
+    more: bool = False
+    """Whether the answer can be continued."""
+    origin: str = Origin.MODEL.value
+    saved_at: float | None = None
+    verdict: Verdict = ""
+
+
+class _Conversation(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    turns: list[KeptTurn] = Field(max_length=MAX_TURNS)
+
+
+def give(turn: Turn) -> dict[str, Any]:
+    """What a browser may keep of a turn."""
+    notices = [*turn.notices, *(["engine_failed"] if turn.finish is FinishReason.ERROR else [])]
+    return KeptTurn(
+        question=turn.question,
+        text=turn.text,
+        notices=notices[:8],
+        more=turn.can_continue,
+        origin=turn.origin.value,
+        saved_at=turn.saved_at,
+        verdict=turn.verdict,
+    ).model_dump()
+
+
+def take(body: str | bytes, max_input_chars: int) -> list[Turn]:
+    """The turns of `{"turns": [...]}`, cleaned and cut like any message. Questions with nothing in them are left out.
+
+    Raises:
+        BadConversation: it is no such thing.
+    """
+    try:
+        kept = _Conversation.model_validate_json(body).turns
+        return [_turn(turn, max_input_chars) for turn in kept if guard.clean(turn.question)]
+    except (ValidationError, ValueError) as error:
+        raise BadConversation("this is no conversation a browser has kept") from error
+
+
+def _turn(kept: KeptTurn, max_input_chars: int) -> Turn:
+    question, _ = guard.cut(kept.question, max_input_chars)
+    return Turn(
+        question=question,
+        text=guard.clean(kept.text)[:MAX_ANSWER_CHARS],
+        token_ids=(),
+        finish=FinishReason.LENGTH if kept.more else FinishReason.STOP,
+        notices=tuple(kept.notices),
+        origin=Origin(kept.origin),
+        saved_at=kept.saved_at,
+        verdict=kept.verdict,
+    )

@@ -1,0 +1,273 @@
+"""Conversations kept in the person's own browser: found, named, exported, deleted, never lost silently."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.browser.driver import Chat, Visit
+from tests.system.program import Program
+
+TITLES = "#conversations .open"
+
+
+def lists(chat: Chat, wanted: list[str]) -> None:
+    """The list is, or very soon will be, this one."""
+    chat.page.wait_for_function(
+        "([css, wanted]) => Array.from(document.querySelectorAll(css), (one) => one.textContent).join() === wanted",
+        arg=[TITLES, ",".join(wanted)],
+    )
+
+
+def open_side(chat: Chat) -> None:
+    if chat.js("document.documentElement.dataset.side") != "open":
+        chat.click("menu")
+        chat.page.wait_for_timeout(250)
+
+
+def open_conversation(chat: Chat, title: str) -> None:
+    open_side(chat)
+    chat.page.locator(TITLES, has_text=title).click()
+    chat.page.wait_for_selector(f"{TITLES}[aria-current]:has-text('{title}')", state="attached")
+    chat.page.wait_for_function(
+        "([title]) => document.querySelector('#conversation .said')?.textContent === title", arg=[title]
+    )
+
+
+def new_chat(chat: Chat) -> None:
+    chat.click("new_chat")
+    chat.page.wait_for_selector("html[data-empty=yes]")
+
+
+def choose(chat: Chat, title: str, what: str) -> None:
+    open_side(chat)
+    item = chat.page.locator("#conversations li", has_text=title)
+    item.locator(".more").click()
+    item.locator(f"[data-do={what}]").click()
+
+
+def n_on_the_server(chat: Chat, tab: object) -> object:
+    """How many turns the server has of that tab's conversation."""
+    asked = f"window.fetch('conversation', {{headers: {{'X-Tab': '{tab}'}}}})"
+    return chat.js(f"{asked}.then((response) => response.json()).then(({{turns}}) => turns.length)")
+
+
+def forget_on_the_server(chat: Chat) -> None:
+    """As the end of its time to live does."""
+    chat.page.wait_for_selector("#conversation [data-act=good]")
+    chat.js("window.fetch('conversation', {method: 'DELETE'})")
+
+
+@pytest.mark.parametrize(("locale", "width"), [("en-US", 1280), ("zh-CN", 360)])
+def test_yesterdays_conversation_is_found_and_gone_on_with(app: Program, visit: Visit, locale: str, width: int) -> None:
+    chat = visit(app, locale=locale, width=width)
+    chat.ask("about apples")
+    chat.ask("and pears")
+    new_chat(chat)
+    chat.ask("about trains")
+    open_side(chat)
+    lists(chat, ["about trains", "about apples"])
+    chat.page.locator("#find").fill("PEARS")
+    lists(chat, ["about apples"])
+    chat.page.locator("#find").fill("")
+    open_conversation(chat, "about apples")
+    assert chat.questions() == ["about apples", "and pears"]
+    assert chat.answers() == ["about apples", "and pears"]
+    assert chat.ask("and plums") == "and plums"
+    chat.page.reload()
+    chat.ready()
+    assert chat.questions() == ["about apples", "and pears", "and plums"]
+
+
+def test_what_the_server_has_forgotten_is_sent_again_with_the_next_question_only(app: Program, visit: Visit) -> None:
+    chat = visit(app)
+    chat.ask("my name is Ann")
+    chat.ask("```js\nlet a\n```")
+    new_chat(chat)
+    chat.ask("something else")
+    lists(chat, ["something else", "my name is Ann"])
+    first = chat.page.locator("#conversations li", has_text="my name").locator(".open")
+    ids = chat.js("Object.keys(localStorage).filter((key) => key.startsWith('office-chat-c-'))")
+    assert len(ids) == 2
+    for key in ids:
+        chat.js(f"window.fetch('conversation', {{method: 'DELETE', headers: {{'X-Tab': '{key[14:]}'}}}})")
+    chat.page.wait_for_timeout(200)
+    first.click()
+    chat.page.wait_for_function("() => document.querySelectorAll('#conversation .said').length === 2")
+    assert chat.answers()[0] == "my name is Ann"
+    chat.page.wait_for_function(
+        "() => document.querySelector('#forgotten').textContent.includes('in your browser only')"
+    )
+    on_server = "window.fetch('conversation').then((r) => r.json()).then(({turns}) => turns.map((t) => t.question))"
+    assert chat.js(on_server) == []
+    assert chat.ask("what is my name?") == "what is my name?"
+    assert chat.js(on_server) == ["my name is Ann", "```js\nlet a\n```", "what is my name?"]
+    chat.page.wait_for_function("() => document.querySelector('#forgotten').textContent.includes('30 min')")
+
+
+def test_a_conversation_forgotten_under_an_open_page_goes_on(app: Program, visit: Visit) -> None:
+    chat = visit(app)
+    chat.ask("one")
+    forget_on_the_server(chat)
+    chat.page.reload()
+    chat.ready()
+    chat.page.wait_for_selector("#conversation .bot-row")
+    assert chat.questions() == ["one"]
+    chat.click("again")
+    chat.wait_for("idle")
+    chat.page.wait_for_timeout(300)
+    assert chat.answers() == ["one"]
+    chat.click("language")
+    chat.page.wait_for_selector("#again:has-text('重新回答')")
+    assert chat.questions() == ["one"]
+
+
+def test_a_language_switch_keeps_what_only_the_browser_has(app: Program, visit: Visit) -> None:
+    chat = visit(app)
+    chat.ask("one")
+    forget_on_the_server(chat)
+    chat.page.reload()
+    chat.ready()
+    chat.page.wait_for_selector("#conversation .bot-row")
+    chat.click("language")
+    chat.page.wait_for_selector("#again:has-text('重新回答')")
+    chat.page.wait_for_timeout(300)
+    assert chat.questions() == ["one"]
+    assert "只保存在您的浏览器中" in chat.page.locator("#forgotten").inner_text()
+
+
+def test_rename_pin_and_delete(app: Program, visit: Visit) -> None:
+    chat = visit(app)
+    for text in ("first", "second"):
+        chat.ask(text)
+        new_chat(chat)
+    choose(chat, "first", "rename")
+    chat.page.locator("#conversations .name").fill("Invoices")
+    chat.page.keyboard.press("Enter")
+    lists(chat, ["second", "Invoices"])
+    choose(chat, "Invoices", "pin")
+    lists(chat, ["Invoices", "second"])
+    choose(chat, "second", "delete")
+    lists(chat, ["Invoices", "second"])
+    chat.page.locator("#conversations [data-do=delete]").click()
+    chat.page.wait_for_function("() => document.querySelectorAll('#conversations .open').length === 1")
+    chat.page.reload()
+    chat.ready()
+    lists(chat, ["Invoices"])
+
+
+def test_deleting_the_open_conversation_empties_the_page_and_the_server(app: Program, visit: Visit) -> None:
+    chat = visit(app)
+    chat.ask("delete me")
+    tab = chat.js("sessionStorage.getItem('office-chat-tab')")
+    choose(chat, "delete me", "delete")
+    chat.page.locator("#conversations [data-do=delete]").click()
+    chat.page.wait_for_selector("html[data-empty=yes]")
+    lists(chat, [])
+    assert n_on_the_server(chat, tab) == 0
+
+
+def test_export_gives_the_words_as_they_are(app: Program, visit: Visit) -> None:
+    chat = visit(app)
+    chat.ask("**bold** <b>")
+    files = {}
+    for kind in ("export_md", "export_json"):
+        with chat.page.expect_download() as download:
+            choose(chat, "**bold** <b>", kind)
+        files[kind] = (download.value.suggested_filename, Path(download.value.path()).read_text(encoding="utf-8"))
+    assert files["export_md"][1] == "# **bold** <b>\n\n> **bold** <b>\n\n**bold** <b>\n"
+    assert files["export_md"][0].endswith(".md")
+    kept = json.loads(files["export_json"][1])
+    assert [(turn["question"], turn["text"]) for turn in kept["turns"]] == [("**bold** <b>", "**bold** <b>")]
+
+
+def test_a_temporary_chat_is_kept_nowhere(app: Program, visit: Visit) -> None:
+    chat = visit(app)
+    chat.click("temporary")
+    assert "kept nowhere" in chat.page.locator("#welcome").inner_text()
+    chat.ask("between us")
+    lists(chat, [])
+    tab = chat.js("sessionStorage.getItem('office-chat-tab')")
+    assert "forgotten everywhere in 30 min" in chat.page.locator("#forgotten").inner_text()
+    new_chat(chat)
+    assert chat.js("JSON.stringify(localStorage)").count("between us") == 0
+    assert n_on_the_server(chat, tab) == 0
+    chat.ask("for the record")
+    lists(chat, ["for the record"])
+
+
+@pytest.mark.parametrize(
+    ("fault", "sentence"),
+    [
+        ("new DOMException('full', 'QuotaExceededError')", "memory for this page is full"),
+        ("new DOMException('no', 'SecurityError')", "does not let the page keep anything"),
+    ],
+)
+def test_a_store_that_takes_nothing_is_said(app: Program, visit: Visit, fault: str, sentence: str) -> None:
+    chat = visit(app)
+    chat.js(f"void (Storage.prototype.setItem = () => {{ throw {fault}; }})")
+    assert chat.ask("hello") == "hello"
+    chat.page.wait_for_selector(f"#place:has-text('{sentence}')")
+    assert chat.ask("still here") == "still here"
+
+
+def test_forget_me_forgets_here_and_there(app: Program, visit: Visit) -> None:
+    chat = visit(app)
+    chat.ask("one")
+    new_chat(chat)
+    chat.ask("two")
+    chat.click("forget")
+    chat.click("forget")
+    chat.page.wait_for_selector("html[data-empty=yes]")
+    lists(chat, [])
+    assert "office-chat-c-" not in str(chat.js("JSON.stringify(localStorage)"))
+
+
+def test_a_conversation_open_in_another_tab_is_not_opened_twice(app: Program, visit: Visit) -> None:
+    chat = visit(app)
+    chat.ask("mine")
+    other = chat.new_tab().open()
+    other.page.locator(TITLES, has_text="mine").click()
+    other.page.wait_for_selector("#place:has-text('open in another tab')")
+    assert other.questions() == []
+
+
+def test_leaving_while_an_answer_is_written_stops_and_keeps_it(app: Program, visit: Visit) -> None:
+    chat = visit(app)
+    chat.send("word, " * 60)
+    chat.wait_writing_text()
+    new_chat(chat)
+    chat.wait_for("idle")
+    chat.ask("the next one")
+    open_side(chat)
+    chat.page.locator(TITLES, has_text="word, ").click()
+    chat.page.wait_for_selector("#conversation .bot-row:has-text('Stopped.')")
+    assert chat.answers()[0].startswith("word,")
+
+
+def test_on_a_phone_the_list_lies_over_the_page_and_closes_by_itself(app: Program, visit: Visit) -> None:
+    chat = visit(app, width=360, height=740)
+    chat.ask("hello")
+    assert not chat.page.locator("#find").is_visible()
+    chat.click("menu")
+    chat.page.locator("#find").wait_for()
+    chat.wait_until("document.activeElement.id === 'find'")
+    assert chat.js("document.scrollingElement.scrollWidth") == 360
+    chat.page.keyboard.press("Escape")
+    chat.wait_until("document.activeElement.id === 'menu'")
+    chat.page.locator("#find").wait_for(state="hidden")
+
+
+def test_whoever_comes_back_too_late_reads_what_was_written_and_why_it_ends(app: Program, visit: Visit) -> None:
+    chat = visit(app)
+    chat.send("word, " * 60)
+    chat.wait_writing_text()
+    chat.page.goto("about:blank")
+    chat.page.wait_for_timeout(4500)  # the grace of this program is 3 s
+    chat.page.goto(chat.url)
+    chat.ready()
+    chat.page.wait_for_selector("#conversation .bot-row:has-text('Nobody was reading any more')")
+    assert chat.answers()[0].startswith("word,")
+    assert chat.is_visible("go_on")

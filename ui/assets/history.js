@@ -1,0 +1,314 @@
+/* The conversations of this browser: kept in its own localStorage, listed at the side, sent back to the server with
+ * the next question once the server has forgotten them. A conversation's id is the tab id it was asked under.
+ * Nothing here is ever sent anywhere else. */
+(() => {
+  "use strict";
+  const chat = window.officeChat;
+  if (!chat || chat.open) return;
+  const { word, byId, box, stored, store, pause } = chat;
+  const root = document.documentElement;
+  const PREFIX = "office-chat-c-";
+  const WIDE = window.matchMedia("(min-width: 68rem)");
+
+  // ---- the store ----------------------------------------------------------------------------------------------
+  // An entry: title, named (by the person), pinned, at (ms), turns, asked (a question that has no answer yet).
+  const read = (id) => {
+    try { return JSON.parse(stored("localStorage", PREFIX + id)); } catch { return null; }
+  };
+  const write = (id, entry) => {
+    try {
+      localStorage.setItem(PREFIX + id, JSON.stringify(entry));
+    } catch (error) {
+      chat.tell(word(error.name === "QuotaExceededError" ? "page_store_full" : "page_store_blocked"));
+    }
+  };
+  const remove = (id) => { try { localStorage.removeItem(PREFIX + id); } catch { /* then nothing was kept */ } };
+  const ids = () => {
+    try {
+      return Object.keys(localStorage).filter((key) => key.startsWith(PREFIX)).map((key) => key.slice(PREFIX.length));
+    } catch { return []; }
+  };
+  const entries = () =>
+    ids().map((id) => ({ id, ...read(id) })).filter(({ turns }) => Array.isArray(turns))
+      .sort((a, b) => Boolean(b.pinned) - Boolean(a.pinned) || b.at - a.at);
+  const isTemporary = () => stored("sessionStorage", "office-chat-temporary") === chat.tab;
+  const save = (changes) => {
+    if (isTemporary()) return;
+    const entry = { turns: [], ...read(chat.tab), ...changes, at: Date.now() };
+    const first = entry.turns.length ? entry.turns[0].question : entry.asked || "";
+    if (!entry.named) entry.title = Array.from(first.trim().split("\n")[0]).slice(0, 60).join("");
+    write(chat.tab, entry);
+    draw();
+  };
+
+  // ---- with the server ------------------------------------------------------------------------------------------
+  let forgottenAt = 0; // when the server forgets this conversation; 0: it does not have it
+  const fromServer = async () => {
+    try {
+      const response = await window.fetch("conversation");
+      return response.ok ? await response.json() : null;
+    } catch { return null; }
+  };
+  // The page shows what the server has; what is new of it is kept.
+  const sync = async () => {
+    const id = chat.tab;
+    const got = await fromServer();
+    if (!got || got.running || id !== chat.tab) return;
+    const { turns } = got;
+    if (!turns.length && chat.turns.length && root.dataset.empty === "no") return; // only this browser has it
+    forgottenAt = turns.length ? Date.now() + got.forgotten_in_s * 1000 : 0;
+    chat.show(turns);
+    chat.edited();
+    if (turns.length) save({ turns, asked: "" });
+    else if (read(id) && !read(id).turns.length) remove(id);
+    draw();
+  };
+  chat.over = sync;
+  chat.asking = async (event, headers) => {
+    chat.editing(event, headers);
+    if (event === "ask") save({ asked: box().value.trim() });
+    if (!chat.turns.length || Date.now() < forgottenAt - 5000) return;
+    const body = JSON.stringify({ turns: chat.turns });
+    await window.fetch("conversation", { method: "PUT", body }).catch(() => null);
+  };
+  let isShown = () => {};
+  chat.kept = () => isShown();
+  const show = async (turns) => {
+    const area = byId("kept").querySelector("textarea");
+    const set = (text) => { area.value = text; area.dispatchEvent(new Event("input", { bubbles: true })); };
+    set(JSON.stringify({ turns }));
+    await pause(50); // Svelte takes the value over
+    const shown = new Promise((resolve) => { isShown = resolve; });
+    byId("show_kept").click();
+    await Promise.race([shown, pause(4000)]);
+    set("");
+  };
+  // What there is of this tab's conversation, on the server or else here.
+  const load = async (isOnPage) => {
+    const got = (await fromServer()) || { turns: [] };
+    const entry = read(chat.tab);
+    const turns = got.turns.length || got.running || !entry ? got.turns : entry.turns;
+    forgottenAt = got.turns.length ? Date.now() + got.forgotten_in_s * 1000 : 0;
+    if (!isOnPage || (turns.length && !got.turns.length)) await show(turns);
+    chat.show(turns);
+    if (got.running) isOnPage || byId("attach").click();
+    else if (got.turns.length) save({ turns, asked: "" });
+    else if (entry && entry.asked && !box().value) chat.fillBox(entry.asked);
+    draw();
+  };
+
+  // ---- from one conversation to another -------------------------------------------------------------------------
+  let isMoving = false;
+  const move = async (id) => {
+    await chat.stopped();
+    await sync();
+    chat.stopEditing();
+    if (isTemporary()) await window.fetch("conversation", { method: "DELETE" }).catch(() => null);
+    store("sessionStorage", "office-chat-temporary", "");
+    chat.tab = id;
+    chat.turns = [];
+    forgottenAt = 0;
+    chat.tell("");
+    if (!WIDE.matches) toggle(false);
+  };
+  const begin = async () => {
+    await move(chat.randomId());
+    isMoving = true;
+    byId("new_chat").click();
+    isMoving = false;
+    draw();
+    box().focus();
+  };
+  chat.open = async (id) => {
+    if (id === chat.tab) return WIDE.matches || toggle(false);
+    if (await chat.isTaken(id)) return chat.tell(word("page_elsewhere"));
+    await move(id);
+    await load(false);
+    window.scrollTo(0, document.documentElement.scrollHeight);
+  };
+  const discard = async (id) => {
+    dropMenu();
+    remove(id);
+    await window.fetch("conversation", { method: "DELETE", headers: { "X-Tab": id } }).catch(() => null);
+    if (id !== chat.tab) return draw();
+    chat.turns = [];
+    await begin();
+    remove(id); // in case it was kept once more on the way
+    draw();
+  };
+  chat.forgotten = () => {
+    ids().forEach(remove);
+    chat.turns = [];
+    forgottenAt = 0;
+    draw();
+  };
+
+  // ---- the side ---------------------------------------------------------------------------------------------------
+  const element = (tag, properties, ...children) => {
+    const made = Object.assign(document.createElement(tag), properties);
+    if (tag === "button") made.type = "button";
+    made.append(...children);
+    return made;
+  };
+  const list = element("ul", { id: "conversations" });
+  const find = element("input", { id: "find", type: "search" });
+  const forgotten = element("p", { id: "forgotten" });
+  const toggle = (isOpen, isChosen) => {
+    root.dataset.side = isOpen ? "open" : "closed";
+    if (byId("menu")) byId("menu").setAttribute("aria-expanded", isOpen);
+    if (isChosen && WIDE.matches) store("localStorage", "office-chat-side", root.dataset.side);
+    if (isChosen) setTimeout(() => (isOpen ? find : byId("menu")).focus(), 50); // once it can be seen
+  };
+  const download = (name, type, text) => {
+    const link = element("a", { download: name, href: URL.createObjectURL(new Blob([text], { type })) });
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  };
+  const fileName = (title, ending) => `${title.replace(/[\\/:*?"<>|]/g, " ").trim() || "chat"}.${ending}`;
+  const change = (id, changes) => { write(id, { ...read(id), ...changes }); draw(); };
+  const ACTIONS = {
+    rename: ({ id, title }, item) => {
+      const name = element("input", { className: "name", value: title, maxLength: 120 });
+      name.setAttribute("aria-label", word("page_rename"));
+      const done = () => {
+        name.remove();
+        if (name.value.trim() && name.value !== title) change(id, { title: name.value.trim(), named: true });
+        draw();
+      };
+      name.addEventListener("blur", done, { once: true });
+      name.addEventListener("keydown", ({ key }) => {
+        if (key === "Escape") name.value = title;
+        if (key === "Escape" || key === "Enter") name.blur();
+      });
+      item.replaceChildren(name);
+      name.select();
+    },
+    pin: ({ id, pinned }) => change(id, { pinned: !pinned }),
+    export_md: ({ title, turns }) => download(fileName(title, "md"), "text/markdown", `# ${title}\n\n${chat.asMarkdown(turns)}`),
+    export_json: ({ id, asked, ...entry }) =>
+      download(fileName(entry.title, "json"), "application/json", JSON.stringify({ ...entry, at: new Date(entry.at).toISOString() }, null, 2)),
+    delete: ({ id }, item, pressed) => {
+      if (pressed.dataset.sure) return discard(id);
+      pressed.dataset.sure = "yes";
+      pressed.textContent = word("page_delete_sure");
+    },
+  };
+  const menuOf = (entry, item) => {
+    const choices = element("div", { className: "choices" });
+    for (const [name, action] of Object.entries(ACTIONS)) {
+      const key = name === "pin" && entry.pinned ? "unpin" : name;
+      const choice = element("button", { textContent: word("page_" + key) });
+      choice.dataset.do = name;
+      choice.addEventListener("click", () => {
+        if (name !== "delete") dropMenu();
+        action(entry, item, choice);
+      });
+      choices.append(choice);
+    }
+    return choices;
+  };
+  // Gives the button that had opened it, if one was open.
+  const dropMenu = () => {
+    const open = list.querySelector(".choices");
+    if (!open) return null;
+    const more = open.previousSibling;
+    open.remove();
+    more.setAttribute("aria-expanded", "false");
+    return more;
+  };
+  const itemOf = (entry) => {
+    const title = entry.title || "…";
+    const name = element("button", { className: "open", textContent: title, title });
+    const more = element("button", { className: "act more" });
+    more.setAttribute("aria-label", word("page_menu", { title }));
+    more.setAttribute("aria-expanded", "false");
+    const item = element("li", {}, name, more);
+    if (entry.pinned) name.prepend(element("span", { className: "pinned", title: word("page_pinned") }));
+    if (entry.id === chat.tab) name.setAttribute("aria-current", "true");
+    name.addEventListener("click", () => chat.open(entry.id));
+    more.addEventListener("click", () => {
+      if (dropMenu() === more) return;
+      item.append(menuOf(entry, item));
+      more.setAttribute("aria-expanded", "true");
+      item.lastChild.firstChild.focus();
+      item.lastChild.scrollIntoView({ block: "nearest" });
+    });
+    return item;
+  };
+  const has = ({ title, turns }, wanted) =>
+    [title, ...turns.flatMap(({ question, text }) => [question, text])].some((text) => text.toLowerCase().includes(wanted));
+  const draw = () => {
+    if (!list.isConnected) return;
+    if (list.querySelector(".choices, .name")) return drawFoot(); // somebody is at it
+    const known = entries();
+    const wanted = find.value.trim().toLowerCase();
+    const found = wanted ? known.filter((entry) => has(entry, wanted)) : known;
+    const nothing = element("li", { className: "nothing", textContent: word(known.length ? "page_not_found" : "page_none") });
+    list.replaceChildren(...(found.length ? found.map(itemOf) : [nothing]));
+    drawFoot();
+  };
+  const drawFoot = () => {
+    const n = Math.max(1, Math.round((forgottenAt - Date.now()) / 60000));
+    const key = isTemporary() ? "page_forgotten_temporary" : Date.now() < forgottenAt ? "page_forgotten_in" : "page_forgotten";
+    const line = chat.turns.length && (forgottenAt || !isTemporary()) ? word(key, { n }) : "";
+    if (forgotten.textContent !== line) forgotten.textContent = line;
+    byId("temporary").setAttribute("aria-pressed", isTemporary());
+    root.dataset.temporary = isTemporary() ? "yes" : "no";
+  };
+  const drawWords = () => {
+    byId("side").setAttribute("aria-label", byId("menu").textContent.trim());
+    find.setAttribute("aria-label", find.placeholder = word("page_find"));
+    draw();
+  };
+  const prepare = () => {
+    if (list.isConnected) return;
+    const side = byId("side");
+    side.setAttribute("role", "complementary");
+    side.setAttribute("translate", "no");
+    byId("forget").before(list, forgotten);
+    side.prepend(find);
+    byId("menu").setAttribute("aria-controls", "side");
+    toggle(root.dataset.side === "open");
+    find.addEventListener("input", draw);
+    document.addEventListener("click", ({ target }) => {
+      if (!target.isConnected) return;
+      const { id } = target.closest("button") || target;
+      if (id === "menu") toggle(root.dataset.side !== "open", true);
+      if (id === "hide") toggle(false, true);
+      if (id === "temporary") {
+        store("sessionStorage", "office-chat-temporary", isTemporary() ? "" : chat.tab);
+        sync();
+        draw();
+      }
+      if (!target.closest("#conversations li") && dropMenu()) draw();
+      if (!WIDE.matches && root.dataset.side === "open" && !target.closest("#side, #menu")) toggle(false);
+    });
+    document.addEventListener("keydown", ({ key }) => {
+      if (key !== "Escape") return;
+      const more = dropMenu();
+      if (more) more.focus();
+      else if (!WIDE.matches && root.dataset.side === "open") toggle(false, true);
+    });
+    window.addEventListener("storage", ({ key }) => { if (!key || key.startsWith(PREFIX)) draw(); });
+    setInterval(drawFoot, 20000);
+    drawWords();
+  };
+  // New chat is a new id; the old conversation stays where it is.
+  window.addEventListener("click", (event) => {
+    if (isMoving || !event.target.closest || !event.target.closest("#new_chat")) return;
+    event.preventDefault();
+    event.stopImmediatePropagation();
+    begin();
+  }, true);
+  chat.restored = () => {
+    chat.prepare();
+    prepare();
+    return Promise.race([load(true), pause(2000)]);
+  };
+  chat.relabelled = () => {
+    drawWords();
+    if (chat.turns.length && !forgottenAt) show(chat.turns);
+    chat.show(chat.turns);
+  };
+  toggle(WIDE.matches && stored("localStorage", "office-chat-side") !== "closed");
+})();
