@@ -9,9 +9,10 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from appliance.errors import AlreadyAnswering, Busy, Overloaded, SavedOnly
-from appliance.pressure import Pressure, Rung
+from appliance.pressure import Rung
 
 Key = tuple[str, str]
 """(person, tab): one conversation of one person."""
@@ -29,6 +30,44 @@ class _Ticket:
     taken_at: float
     missing_since: float | None
     seen: bool = False
+
+
+class Valve(Protocol):
+    """What of the pressure decides here; see pressure.py."""
+
+    @property
+    def rung(self) -> Rung:
+        """Where we are."""
+
+    def takes_for_model(self) -> bool:
+        """Whether a new question may go to the model."""
+
+    def takes_anything(self) -> bool:
+        """Whether anything new may come in."""
+
+    def sent_away(self, person: str) -> None:
+        """Somebody was told to come back."""
+
+    def taken(self, person: str) -> None:
+        """Somebody was let in."""
+
+
+class _Open:
+    """No pressure, ever."""
+
+    rung = Rung.NORMAL
+
+    def takes_for_model(self) -> bool:
+        return True
+
+    def takes_anything(self) -> bool:
+        return True
+
+    def sent_away(self, person: str) -> None:
+        """Nobody keeps count."""
+
+    def taken(self, person: str) -> None:
+        """Nobody keeps count."""
 
 
 class Place:
@@ -59,11 +98,11 @@ class Admission:
     """Counts places: tickets (page, not started) and places (page and API, in hand) never exceed `capacity`."""
 
     def __init__(
-        self, capacity: int, max_per_person: int, clock: Callable[[], float], pressure: Pressure | None = None
+        self, capacity: int, max_per_person: int, clock: Callable[[], float], pressure: Valve | None = None
     ) -> None:
         """`pressure` may keep the door shut although there are places, and hears of everybody who is sent away."""
         self._capacity = capacity
-        self._pressure = pressure
+        self._pressure = pressure or _Open()
         self._max_per_person = max_per_person
         self._clock = clock
         self._waiting: Callable[[], Sequence[Key]] = _nobody
@@ -116,6 +155,10 @@ class Admission:
         if key is not None:
             ticket = self._tickets.pop(key, None)
             self.check_person(key)
+        if not self._pressure.takes_anything():
+            if key is not None:
+                self._pressure.sent_away(key[0])
+            raise Overloaded("too many ask")
         return self._give(key, ticket, takes_room=False)
 
     def start_api(self, person: str) -> Place:
@@ -151,17 +194,14 @@ class Admission:
             raise AlreadyAnswering("this conversation, or this person, is being answered already")
 
     def _check_room(self, person: str) -> None:
-        pressure = self._pressure
-        if self.n_taken < self._capacity and (pressure is None or pressure.takes_for_model()):
-            if pressure is not None:
-                pressure.taken(person)
+        is_full = self.n_taken >= self._capacity
+        if not is_full and self._pressure.takes_for_model():
+            self._pressure.taken(person)
             return
-        if pressure is not None:
-            pressure.sent_away(person)
-        if self.n_taken >= self._capacity:
+        self._pressure.sent_away(person)
+        if is_full:
             raise Busy(f"all {self._capacity} places are taken")
-        assert pressure is not None
-        raise Overloaded("too many ask") if pressure.rung is Rung.BUSY else SavedOnly("too many ask")
+        raise Overloaded("too many ask") if self._pressure.rung is Rung.BUSY else SavedOnly("too many ask")
 
     def _give(self, key: Key | None, ticket: _Ticket | None = None, *, takes_room: bool = True) -> Place:
         place = Place(self, key, self._clock() if ticket is None else ticket.taken_at, takes_room=takes_room)
