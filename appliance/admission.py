@@ -135,7 +135,7 @@ class Admission:
         if old is not None and old.seen and old.missing_since is not None:
             # Its event has left the queue without starting: the tab was reloaded and asks anew.
             del self._tickets[key]
-        self.check_person(key)
+        self._check_person(key)
         self._check_room(key[0])
         now = self._clock()
         self._tickets[key] = _Ticket(now, missing_since=now)
@@ -143,7 +143,7 @@ class Admission:
     def start_page(self, key: Key) -> Place:
         """The handler begins: its ticket becomes a place. One that came too late for its ticket needs a free place."""
         ticket = self._tickets.pop(key, None)
-        self.check_person(key)
+        self._check_person(key)
         if ticket is None:
             self.sweep()
             self._check_room(key[0])
@@ -154,12 +154,20 @@ class Admission:
         ticket = None
         if key is not None:
             ticket = self._tickets.pop(key, None)
-            self.check_person(key)
+        if ticket is None:
+            self.check_join(key)
+        elif key is not None:
+            self._check_person(key)
+        return self._give(key, ticket, takes_room=False)
+
+    def check_join(self, key: Key | None) -> None:
+        """Raise AlreadyAnswering or Overloaded where even an answer that costs nothing is not given."""
+        if key is not None:
+            self._check_person(key)
         if not self._pressure.takes_anything():
             if key is not None:
                 self._pressure.sent_away(key[0])
             raise Overloaded("too many ask")
-        return self._give(key, ticket, takes_room=False)
 
     def start_api(self, person: str) -> Place:
         """A place for a program at once, or Busy: it has no queue to wait in before the engine's."""
@@ -185,7 +193,7 @@ class Admission:
             elif now - ticket.missing_since >= (LEFT_QUEUE_S if ticket.seen else NEVER_SEEN_S):
                 del self._tickets[key]
 
-    def check_person(self, key: Key) -> None:
+    def _check_person(self, key: Key) -> None:
         """Raise AlreadyAnswering where this tab has an answer in hand, or its person as many as one may have."""
         held = Counter(place.key[0] for place in self._places if place.key is not None)
         held.update(person for person, _ in self._tickets)
