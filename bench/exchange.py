@@ -93,6 +93,12 @@ class Load:
         """A percentile of the time to the answer's end."""
         return percentile([exchange.took_s for exchange in self.exchanges if exchange.is_ok], share)
 
+    def ms(self, what: str) -> float:
+        """A percentile in ms by its name in the tables: `ttft p50`, `gap p99`, `answer's end p90`."""
+        name, _, share = what.rpartition(" p")
+        values = {"ttft": self.ttft_s, "gap": self.gap_s, "answer's end": self.took_s}
+        return 1000 * values[name](int(share) / 100)
+
     def check(self) -> Load:
         """Refuse to take times from a run in which something went wrong."""
         if self.n_failed:
