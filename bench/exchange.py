@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 from bench.stats import percentile
 
@@ -110,6 +111,11 @@ class Load:
 def gaps_between(streams: Sequence[Sequence[float]], began_s: float, ended_s: float) -> list[float]:
     """Gaps of running streams that touch that time, s; each stream is the moments of its pieces of text."""
     return [b - a for moments in streams for a, b in pairwise(moments) if began_s <= b and a <= ended_s]
+
+
+def all_beyond(moment_s: float, tasks: Sequence[asyncio.Task[Any]], streams: Sequence[Sequence[float]]) -> bool:
+    """Whether every stream has had a piece since, or has ended: the gap that begins before ends with the next piece."""
+    return all(task.done() or moments[-1] > moment_s for task, moments in zip(tasks, streams, strict=True))
 
 
 async def together(asked: Sequence[Awaitable[Exchange | Sequence[Exchange]]]) -> Load:
