@@ -1,6 +1,6 @@
 # Thin rules; the work is in packaging/setup_env.py. Paths are relative, so that a folder name with spaces does no harm.
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench bench-quick format docs lock clean
+.PHONY: help run tune test check bench bench-quick format docs lock clean
 MAKEFLAGS += --no-print-directory
 
 PYTHON ?= $(if $(shell command -v python3.11 2>/dev/null),python3.11,python3)
@@ -16,6 +16,10 @@ help: ## this list
 run: ## set up what is missing, then start the chat
 	$(SETUP) run
 	@exec $(VENV_PYTHON) app.py $(ARGS)
+
+tune: ## set up what is missing, then find the model's fastest form on this PC
+	$(SETUP) run
+	@exec $(VENV_PYTHON) app.py tune $(ARGS)
 
 test: ## set up what is missing, a browser included, then run every test
 	$(SETUP) test

@@ -83,10 +83,11 @@ def run_command(name: str, given: dict[str, Any]) -> None:
     from appliance.settings_files import load_settings
 
     config = given.pop("config", None)
-    flags = {"data_dir": given["data_dir"]} if "data_dir" in given else {}
-    paths = Paths(Path(load_settings(os.environ, flags, Path(config) if config else None).data_dir))
+    flags: dict[str, Any] = {key: given[key] for key in ("data_dir", "model") if key in given}
+    settings = load_settings(os.environ, flags, Path(config) if config else None)
+    paths = Paths(Path(settings.data_dir))
     paths.prepare()
-    COMMANDS[name].run(paths, argparse.Namespace(**given), _say)
+    COMMANDS[name].run(settings, paths, argparse.Namespace(**given), _say)
 
 
 def build_page(appliance: Appliance, paths: Paths) -> tuple[FastAPI, Page]:
@@ -211,7 +212,7 @@ def _given(argv: Sequence[str] | None) -> dict[str, Any]:
     )
     parser.add_argument("--host", help="address to listen on")
     parser.add_argument("--port", help="port to listen on")
-    parser.add_argument("--model", help="GGUF file that answers: a path, or a name in the models folder")
+    _add_model(parser)
     parser.add_argument(
         "--no-browser", dest="open_browser", action="store_const", const=False, help="open no page here"
     )
@@ -221,6 +222,8 @@ def _given(argv: Sequence[str] | None) -> dict[str, Any]:
         words = commands.add_parser(name, help=command.help, description=command.help)
         if command.takes_name:
             words.add_argument("name", help="whose key")
+        if command.takes_model:
+            _add_model(words)
         _add_places(words)
     return {name: value for name, value in vars(parser.parse_args(argv)).items() if value is not None}
 
@@ -231,6 +234,11 @@ def _add_places(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config", default=argparse.SUPPRESS, help="settings file (TOML) instead of the one in the data folder"
     )
+
+
+def _add_model(parser: argparse.ArgumentParser) -> None:
+    words = "GGUF file that answers: a path, or a name in the models folder"
+    parser.add_argument("--model", default=argparse.SUPPRESS, help=words)
 
 
 def _say(text: str, *, to_errors: bool = False) -> None:

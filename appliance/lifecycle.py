@@ -13,6 +13,7 @@ from appliance.answer_cache import AnswerCache
 from appliance.block_list import BlockList
 from appliance.chat import ChatService
 from appliance.engine.client import EngineClient
+from appliance.engine.cpu import thread_count
 from appliance.engine.request import EngineInfo
 from appliance.janitor import keep_house
 from appliance.log import where
@@ -23,6 +24,7 @@ from appliance.quick_answers import QuickAnswers
 from appliance.rate_limits import RateLimits
 from appliance.replies import Known
 from appliance.settings import Settings
+from appliance.tuning.choices import Choices, tuned_file
 
 _log = logging.getLogger(__name__)
 
@@ -36,7 +38,7 @@ class Appliance:
     def __init__(self, settings: Settings, paths: Paths) -> None:
         """Find the model; raises ModelFileError. Nothing runs yet."""
         self.settings = settings
-        self.model_path: Path | None = find_model(settings.model, paths.models) if settings.backend == "llama" else None
+        self.model_path = _model_to_load(settings, paths) if settings.backend == "llama" else None
         self.engine = EngineClient(settings.engine_config(self.model_path, paths.parked))
         self.chat = ChatService(self.engine, settings, known=_known(settings, paths))
         secret = load_secret(paths.secret)
@@ -86,6 +88,14 @@ def _known(settings: Settings, paths: Paths) -> Known:
 
 def _local_time() -> datetime:
     return datetime.now().astimezone()
+
+
+def _model_to_load(settings: Settings, paths: Paths) -> Path:
+    """The model's file, or the form of it that was tuned for this CPU."""
+    source = find_model(settings.model, paths.models)
+    Choices(paths.tuned).sweep()
+    n_threads = thread_count(settings.engine_config(source))
+    return tuned_file(source, paths.tuned, n_threads, settings.tuning_max_kl) or source
 
 
 def _report(task: asyncio.Task[None]) -> None:

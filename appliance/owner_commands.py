@@ -1,4 +1,4 @@
-"""What the owner does on the terminal beside the running program: passwords and API keys."""
+"""What the owner does on the terminal beside the running program: passwords, API keys, tuning the model."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Final
 from appliance.api_keys import ApiKeys
 from appliance.passwords import MIN_CHARS, PasswordError, Passwords, Role
 from appliance.paths import Paths
+from appliance.settings import Settings
 
 Say = Callable[[str], None]
 
@@ -21,28 +22,29 @@ class Command:
     """`run` raises ApplianceError with a sentence."""
 
     help: str
-    run: Callable[[Paths, argparse.Namespace, Say], None]
+    run: Callable[[Settings, Paths, argparse.Namespace, Say], None]
     takes_name: bool = False
+    takes_model: bool = False
 
 
-def _set_passcode(paths: Paths, _given: argparse.Namespace, say: Say) -> None:
+def _set_passcode(_settings: Settings, paths: Paths, _given: argparse.Namespace, say: Say) -> None:
     Passwords(paths.passwords).set("person", _read_password("person"))
     say("The passcode is set. Whoever had logged in with another one has to log in again.")
     say("It is asked for when access = passcode is set.")
 
 
-def _set_admin_password(paths: Paths, _given: argparse.Namespace, say: Say) -> None:
+def _set_admin_password(_settings: Settings, paths: Paths, _given: argparse.Namespace, say: Say) -> None:
     Passwords(paths.passwords).set("admin", _read_password("admin"))
     say("The admin password is set.")
 
 
-def _add_key(paths: Paths, given: argparse.Namespace, say: Say) -> None:
+def _add_key(_settings: Settings, paths: Paths, given: argparse.Namespace, say: Say) -> None:
     key = ApiKeys(paths.api_keys).add(given.name)
     say(key)
     say("This is the only time it is shown. Programs send it as: Authorization: Bearer <key>")
 
 
-def _list_keys(paths: Paths, _given: argparse.Namespace, say: Say) -> None:
+def _list_keys(_settings: Settings, paths: Paths, _given: argparse.Namespace, say: Say) -> None:
     keys = ApiKeys(paths.api_keys).listed()
     for key in keys:
         say(f"{key.start}...  {key.made}  {key.name}")
@@ -50,9 +52,15 @@ def _list_keys(paths: Paths, _given: argparse.Namespace, say: Say) -> None:
         say("There are no API keys.")
 
 
-def _revoke_key(paths: Paths, given: argparse.Namespace, say: Say) -> None:
+def _revoke_key(_settings: Settings, paths: Paths, given: argparse.Namespace, say: Say) -> None:
     ApiKeys(paths.api_keys).revoke(given.name)
     say(f"The key of {given.name} opens nothing any more.")
+
+
+def _tune(settings: Settings, paths: Paths, _given: argparse.Namespace, say: Say) -> None:
+    from appliance.tuning.console import tune_at_console  # here: numpy and the rest are of no use to the others
+
+    tune_at_console(settings, paths, say)
 
 
 COMMANDS: Final = {
@@ -61,6 +69,7 @@ COMMANDS: Final = {
     "add-key": Command("make an API key for a person or a machine", _add_key, takes_name=True),
     "list-keys": Command("list the API keys", _list_keys),
     "revoke-key": Command("take an API key back", _revoke_key, takes_name=True),
+    "tune": Command("find the form of the model that is fastest on this PC", _tune, takes_model=True),
 }
 """By the word that follows `app.py`."""
 

@@ -68,6 +68,11 @@ class Paths:
         return self.data_dir / "block_list.toml"
 
     @property
+    def tuned(self) -> Path:
+        """Forms of models that are faster on this CPU, and the list of them; tuning makes it."""
+        return self.data_dir / "tuned"
+
+    @property
     def temp(self) -> Path:
         """For Gradio's own files: the system's folder of that kind may belong to another user."""
         return self.data_dir / "temp"

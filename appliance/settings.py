@@ -138,6 +138,13 @@ class Settings(BaseModel):
     )
     yield_to_others: bool = _row(True, "The engine steps back while other programs on this PC are busy.")
     mlock: bool = _row(False, "Keep the model in memory, never swapped out.")
+    tuning_max_kl: float = _row(
+        0.1,
+        "What `tune` may lose: mean KL divergence from the model's own file. Untested on Qwen's own weights.",
+        unit="nats",
+        ge=0,
+        le=10,
+    )
     n_threads: int = _row(0, "Threads of the engine; 0: the physical cores of this PC.", ge=0, le=256)
     temperature: float | None = _row(None, "0: always the likeliest word; not set: the model's own.", ge=0, le=5)
     top_p: Share | None = _row(None, "Share of the likely words to draw from; not set: the model's own.")

@@ -273,7 +273,10 @@ class Engine:
         if drawing:
             now_s = self._clock()
             for sequence, token_id in zip(drawing, sample([s.sampler for s in drawing], logits), strict=True):
-                updates += self._accept(sequence, token_id, now_s)
+                sequence.last_token_s = now_s
+                if sequence.first_token_s is None:
+                    sequence.first_token_s = now_s
+                updates += self._accept(sequence, token_id)
         self._cost.note(step.n_decoding, step.n_prompt, self._clock() - started_s)
 
     def _scratch_rows(self, step: Step) -> list[Rows]:
@@ -292,13 +295,10 @@ class Engine:
         sequence.computes_shared = False
         self._cache.share(sequence.shared_ids, self._backend.save(sequence.slot))
 
-    def _accept(self, sequence: Sequence, token_id: int, now_s: float) -> Updates:
+    def _accept(self, sequence: Sequence, token_id: int) -> Updates:
         """Take one drawn token into the answer, or end it."""
         if self._backend.vocabulary.is_end(token_id):
             return self._finish(sequence, FinishReason.STOP)
-        sequence.last_token_s = now_s
-        if sequence.first_token_s is None:
-            sequence.first_token_s = now_s
         sequence.token_ids.append(token_id)
         sequence.unsent_ids.append(token_id)
         sequence.sampler.accept((token_id,))

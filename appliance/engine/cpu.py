@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import platform
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import psutil
 
@@ -21,6 +23,7 @@ _BUSY_CORES = 0.3
 """Other programs using more than this means that somebody is working at the computer."""
 _CALM_CORES = 0.15
 _LOOK_S = 2.0
+_CPU_KEYS = ("model name", "cpu family", "model", "stepping", "flags", "CPU implementer", "CPU part", "Features")
 _PAUSE_SHARE = 0.3
 """Of a step's time, left to others after it where the priority cannot be lowered and raised again."""
 
@@ -28,6 +31,39 @@ _PAUSE_SHARE = 0.3
 def physical_cores() -> int:
     """Physical cores this process may run on: a second thread on the same core slows the kernels down."""
     return max(1, min(psutil.cpu_count(logical=False) or 1, len(_allowed_cores())))
+
+
+def thread_count(config: EngineConfig) -> int:
+    """Threads an engine with this configuration uses."""
+    n_cores = physical_cores()
+    return config.n_threads or (min(n_cores, len(config.cores)) if config.cores else n_cores)
+
+
+def cpu_identity(cpuinfo: Path = Path("/proc/cpuinfo")) -> tuple[str, str]:
+    """The processor's name, and everything the system tells about its kind and instructions."""
+    try:
+        lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        name = platform.processor() or platform.machine()
+        return name, name
+    pairs = [(key.strip(), value.strip()) for key, _, value in (line.partition(":") for line in lines)]
+    first = dict(reversed(pairs))
+    told = {key: first[key] for key in _CPU_KEYS if key in first}
+    name = told.get("model name") or platform.machine()
+    return name, " ".join([name, platform.machine(), *told.values()])
+
+
+def available_ram_bytes() -> int:
+    """Memory that programs may still take without swapping."""
+    return int(psutil.virtual_memory().available)
+
+
+def process_began_at(pid: int) -> float | None:
+    """Unix time at which the process of this number began; None when there is none."""
+    try:
+        return float(psutil.Process(pid).create_time())
+    except psutil.Error:
+        return None
 
 
 def take_place(config: EngineConfig) -> None:

@@ -36,17 +36,8 @@ _TERM_S = 5.0
 
 def main(connection: Connection, config: EngineConfig) -> None:
     """Entry point of the child process. `connection` carries the messages of wire.py both ways."""
-    os.umask(0o077)  # whatever it writes is for this account alone
-    # Ctrl-C and a service's stop reach the whole group; the web process drains first and then says when to end.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _end_late)
-    threading.Thread(target=_end_with_parent, name="parent-watch", daemon=True).start()
     started_s = time.monotonic()
-    take_place(config)
-    # Read by libgomp when llama.cpp is loaded. By default its threads spin at every barrier, and one that is not
-    # running holds up the others for a whole time slice: beside a busy program decoding fell to a tenth.
-    # A thousand rounds (microseconds) keep most of the speed on a quiet computer: `python -m bench spin`.
-    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+    settle_in(config)
     try:
         backend = _load(config)
         padded = _warm_up(backend, config)
@@ -73,6 +64,20 @@ def main(connection: Connection, config: EngineConfig) -> None:
         log.critical("the engine ends: %s", fault)  # the web process starts a new one
     finally:
         backend.close()
+
+
+def settle_in(config: EngineConfig) -> None:
+    """What every process that runs llama.cpp does first."""
+    os.umask(0o077)  # whatever it writes is for this account alone
+    # Ctrl-C and a service's stop reach the whole group; the web process drains first and then says when to end.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _end_late)
+    threading.Thread(target=_end_with_parent, name="parent-watch", daemon=True).start()
+    take_place(config)
+    # Read by libgomp when llama.cpp is loaded. By default its threads spin at every barrier, and one that is not
+    # running holds up the others for a whole time slice: beside a busy program decoding fell to a tenth.
+    # A thousand rounds (microseconds) keep most of the speed on a quiet computer: `python -m bench spin`.
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 
 def _load(config: EngineConfig) -> Backend:
