@@ -147,7 +147,7 @@
     if (!isLeaving) location.reload();
     return response;
   };
-  // On a PC of several people nothing of this one stays in the tab.
+  // Nothing of this person stays in the tab. The conversations in the browser's own storage do: that is what Forget me is for.
   const logOut = async () => {
     isLeaving = true;
     try {
