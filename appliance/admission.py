@@ -9,9 +9,10 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from appliance.errors import AlreadyAnswering, Busy, Overloaded, SavedOnly
-from appliance.pressure import Pressure, Rung
+from appliance.pressure import Rung
 
 Key = tuple[str, str]
 """(person, tab): one conversation of one person."""
@@ -29,6 +30,44 @@ class _Ticket:
     taken_at: float
     missing_since: float | None
     seen: bool = False
+
+
+class Valve(Protocol):
+    """What of the pressure decides here; see pressure.py."""
+
+    @property
+    def rung(self) -> Rung:
+        """Where we are."""
+
+    def takes_for_model(self) -> bool:
+        """Whether a new question may go to the model."""
+
+    def takes_anything(self) -> bool:
+        """Whether anything new may come in."""
+
+    def sent_away(self, person: str) -> None:
+        """Somebody was told to come back."""
+
+    def taken(self, person: str) -> None:
+        """Somebody was let in."""
+
+
+class _Open:
+    """No pressure, ever."""
+
+    rung = Rung.NORMAL
+
+    def takes_for_model(self) -> bool:
+        return True
+
+    def takes_anything(self) -> bool:
+        return True
+
+    def sent_away(self, person: str) -> None:
+        """Nobody keeps count."""
+
+    def taken(self, person: str) -> None:
+        """Nobody keeps count."""
 
 
 class Place:
@@ -59,11 +98,11 @@ class Admission:
     """Counts places: tickets (page, not started) and places (page and API, in hand) never exceed `capacity`."""
 
     def __init__(
-        self, capacity: int, max_per_person: int, clock: Callable[[], float], pressure: Pressure | None = None
+        self, capacity: int, max_per_person: int, clock: Callable[[], float], pressure: Valve | None = None
     ) -> None:
         """`pressure` may keep the door shut although there are places, and hears of everybody who is sent away."""
         self._capacity = capacity
-        self._pressure = pressure
+        self._pressure = pressure or _Open()
         self._max_per_person = max_per_person
         self._clock = clock
         self._waiting: Callable[[], Sequence[Key]] = _nobody
@@ -96,7 +135,7 @@ class Admission:
         if old is not None and old.seen and old.missing_since is not None:
             # Its event has left the queue without starting: the tab was reloaded and asks anew.
             del self._tickets[key]
-        self.check_person(key)
+        self._check_person(key)
         self._check_room(key[0])
         now = self._clock()
         self._tickets[key] = _Ticket(now, missing_since=now)
@@ -104,7 +143,7 @@ class Admission:
     def start_page(self, key: Key) -> Place:
         """The handler begins: its ticket becomes a place. One that came too late for its ticket needs a free place."""
         ticket = self._tickets.pop(key, None)
-        self.check_person(key)
+        self._check_person(key)
         if ticket is None:
             self.sweep()
             self._check_room(key[0])
@@ -115,8 +154,20 @@ class Admission:
         ticket = None
         if key is not None:
             ticket = self._tickets.pop(key, None)
-            self.check_person(key)
+        if ticket is None:
+            self.check_join(key)
+        elif key is not None:
+            self._check_person(key)
         return self._give(key, ticket, takes_room=False)
+
+    def check_join(self, key: Key | None) -> None:
+        """Raise AlreadyAnswering or Overloaded where even an answer that costs nothing is not given."""
+        if key is not None:
+            self._check_person(key)
+        if not self._pressure.takes_anything():
+            if key is not None:
+                self._pressure.sent_away(key[0])
+            raise Overloaded("too many ask")
 
     def start_api(self, person: str) -> Place:
         """A place for a program at once, or Busy: it has no queue to wait in before the engine's."""
@@ -142,7 +193,7 @@ class Admission:
             elif now - ticket.missing_since >= (LEFT_QUEUE_S if ticket.seen else NEVER_SEEN_S):
                 del self._tickets[key]
 
-    def check_person(self, key: Key) -> None:
+    def _check_person(self, key: Key) -> None:
         """Raise AlreadyAnswering where this tab has an answer in hand, or its person as many as one may have."""
         held = Counter(place.key[0] for place in self._places if place.key is not None)
         held.update(person for person, _ in self._tickets)
@@ -151,17 +202,14 @@ class Admission:
             raise AlreadyAnswering("this conversation, or this person, is being answered already")
 
     def _check_room(self, person: str) -> None:
-        pressure = self._pressure
-        if self.n_taken < self._capacity and (pressure is None or pressure.takes_for_model()):
-            if pressure is not None:
-                pressure.taken(person)
+        is_full = self.n_taken >= self._capacity
+        if not is_full and self._pressure.takes_for_model():
+            self._pressure.taken(person)
             return
-        if pressure is not None:
-            pressure.sent_away(person)
-        if self.n_taken >= self._capacity:
+        self._pressure.sent_away(person)
+        if is_full:
             raise Busy(f"all {self._capacity} places are taken")
-        assert pressure is not None
-        raise Overloaded("too many ask") if pressure.rung is Rung.BUSY else SavedOnly("too many ask")
+        raise Overloaded("too many ask") if self._pressure.rung is Rung.BUSY else SavedOnly("too many ask")
 
     def _give(self, key: Key | None, ticket: _Ticket | None = None, *, takes_room: bool = True) -> Place:
         place = Place(self, key, self._clock() if ticket is None else ticket.taken_at, takes_room=takes_room)

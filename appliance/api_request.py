@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StrictBool, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StrictBool, ValidationError, model_validator
 
 from appliance import guard
 from appliance.engine.request import Message, SamplingParams
@@ -41,10 +41,15 @@ class TextPart(_Strict):
 
 
 class ChatMessage(_Strict):
-    """One message as a client sends it."""
+    """One message as a client sends it: many send an answer back with every field it came with, most of them null."""
 
     role: Literal["system", "developer", "user", "assistant"]
     content: str | list[TextPart]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, data: Any) -> Any:
+        return {name: value for name, value in data.items() if value is not None} if isinstance(data, dict) else data
 
 
 class StreamOptions(_Strict):
@@ -107,6 +112,7 @@ def parse(body: bytes) -> ChatRequest:
         first = error.errors(include_url=False, include_input=False)[0]
         param = str(first["loc"][0])
         if first["type"] == "extra_forbidden":
+            param = ".".join(str(part) for part in first["loc"])
             message = f"This server does not support the parameter '{param}'."
             raise ApiError(message, param=param, code="unsupported_parameter") from None
         if param == "messages":

@@ -118,7 +118,7 @@ class ChatService:
             question, _ = guard.cut(text, self._settings.max_input_chars)
             request = self._request(key, Turn(question, "", (), None), self._n_after(key, n_kept))
             if self._replies.can_join(request) or await self._replies.find(request) is not None:
-                self._admission.check_person(key)
+                self._admission.check_join(key)
                 return False
         elif not self.conversation(person, tab).turns:
             raise EmptyInput("there is nothing to repeat")

@@ -67,7 +67,7 @@ async def _run(bench: Bench) -> Findings:
     rows = []
     for name in names:
         for what in ("ttft p50", "ttft p99", "gap p50", "gap p99"):
-            values = {key: [_ms(what, load) for load in found[key]] for key in (name, _DEFAULTS)}
+            values = {key: [load.ms(what) for load in found[key]] for key in (name, _DEFAULTS)}
             rows.append(Row.compared(f"{name}: {what}", "ms", values[name], _DEFAULTS, values[_DEFAULTS]))
     notes = (
         f"{options.users} people on the page. Gaps are those a reader sees: the page shows several tokens at once.",
@@ -78,9 +78,3 @@ async def _run(bench: Bench) -> Findings:
 
 async def _talk(page: PageClient, questions: Questions, n_questions: int) -> list[Exchange]:
     return [await page.ask(questions.short()) for _ in range(n_questions)]
-
-
-def _ms(what: str, load: Load) -> float:
-    name, _, share = what.partition(" p")
-    value_of = load.ttft_s if name == "ttft" else load.gap_s
-    return 1000 * value_of(int(share) / 100)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 from bench.stats import percentile
 
@@ -93,6 +94,12 @@ class Load:
         """A percentile of the time to the answer's end."""
         return percentile([exchange.took_s for exchange in self.exchanges if exchange.is_ok], share)
 
+    def ms(self, what: str) -> float:
+        """A percentile in ms by its name in the tables: `ttft p50`, `gap p99`, `answer's end p90`."""
+        name, _, share = what.rpartition(" p")
+        values = {"ttft": self.ttft_s, "gap": self.gap_s, "answer's end": self.took_s}
+        return 1000 * values[name](int(share) / 100)
+
     def check(self) -> Load:
         """Refuse to take times from a run in which something went wrong."""
         if self.n_failed:
@@ -104,6 +111,11 @@ class Load:
 def gaps_between(streams: Sequence[Sequence[float]], began_s: float, ended_s: float) -> list[float]:
     """Gaps of running streams that touch that time, s; each stream is the moments of its pieces of text."""
     return [b - a for moments in streams for a, b in pairwise(moments) if began_s <= b and a <= ended_s]
+
+
+def all_beyond(moment_s: float, tasks: Sequence[asyncio.Task[Any]], streams: Sequence[Sequence[float]]) -> bool:
+    """Whether every stream has had a piece since, or has ended: the gap that begins before ends with the next piece."""
+    return all(task.done() or moments[-1] > moment_s for task, moments in zip(tasks, streams, strict=True))
 
 
 async def together(asked: Sequence[Awaitable[Exchange | Sequence[Exchange]]]) -> Load:

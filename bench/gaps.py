@@ -12,7 +12,7 @@ from itertools import pairwise
 from appliance.engine.config import EngineConfig
 from bench.command import Bench
 from bench.direct import DirectEngine, engine, questions_to, read
-from bench.exchange import gaps_between, together
+from bench.exchange import all_beyond, gaps_between, together
 from bench.interleave import interleaved
 from bench.questions import SYSTEM_PROMPT, Questions
 from bench.results import Findings, Row
@@ -74,6 +74,8 @@ async def _paste(bench: Bench) -> Findings:
             ttft_s = 0.0
             await asyncio.wait(readers, return_when=asyncio.FIRST_COMPLETED)
         ended_s = time.perf_counter()
+        while not all_beyond(ended_s, readers, arrivals):  # noqa: ASYNC110 -- an event a token would cost
+            await asyncio.sleep(_LOOK_S)
         for stream in streams:
             stream.abort()
         await asyncio.gather(*readers)

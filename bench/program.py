@@ -26,6 +26,13 @@ _START_S = 120.0
 _STOP_S = 15.0
 _POLL_S = 0.05
 _PREFIX = "OFFICE_CHAT_"
+_FOR_MANY_CLIENTS: dict[str, object] = {
+    "yield_to_others": False,
+    "questions_per_minute": 0,
+    "questions_per_minute_and_address": 0,
+    "answer_cache_scope": "off",
+    "quick_answers": False,
+}
 
 
 def free_port() -> int:
@@ -48,8 +55,9 @@ class Memory:
 class Program:
     """One run of app.py in a data folder of its own, on a free port of this computer alone.
 
-    The clients of a measurement would pass for somebody who works at this PC, so stepping back is off unless asked for;
-    and the engine is measured, so no answer comes from a rule or from an earlier one.
+    The clients of a measurement would pass for somebody who works at this PC, so stepping back is off unless asked for,
+    and so are the limits of what one person and one address may ask; and the engine is measured, so no answer comes
+    from a rule or from an earlier one.
     """
 
     def __init__(
@@ -59,8 +67,7 @@ class Program:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._folder = Path(tempfile.mkdtemp(prefix="office-chat-bench-"))
-        chosen: dict[str, object] = {"host": "127.0.0.1", "model": model, "yield_to_others": False}
-        chosen |= {"answer_cache_scope": "off", "quick_answers": False, **(settings or {})}
+        chosen: dict[str, object] = {"host": "127.0.0.1", "model": model, **_FOR_MANY_CLIENTS, **(settings or {})}
         env = {name: value for name, value in os.environ.items() if not name.startswith(_PREFIX)}
         env |= {_PREFIX + name.upper(): str(value) for name, value in chosen.items()}
         self._printed = (self._folder / "printed.txt").open("w+b")

@@ -58,40 +58,44 @@ def measure_restore(bench: Bench) -> Findings:
     finally:
         backend.close()
     again = "computing it again"
+
+    def ms(name: str) -> list[float]:
+        return [1000 * getattr(one, name) for one in times]
+
     rows = (
         Row.compared(
             f"{n_tokens} tokens from RAM",
             "ms",
-            [1000 * t.ram for t in times],
+            ms("ram"),
             again,
-            [1000 * t.compute for t in times],
+            ms("compute"),
             Target(at_most=0.002),
         ),
         Row.compared(
             f"{n_tokens} tokens from disk",
             "ms",
-            [1000 * t.disk for t in times],
+            ms("disk"),
             again,
-            [1000 * t.compute for t in times],
+            ms("compute"),
             Target(at_most=0.01),
         ),
         Row.compared(
             f"from RAM to the first token after {_N_NEW} new ones",
             "ms",
-            [1000 * t.ram_first for t in times],
+            ms("ram_first"),
             again,
-            [1000 * t.compute_first for t in times],
+            ms("compute_first"),
             Target(at_most=0.05),
         ),
         Row.compared(
             f"from disk to the first token after {_N_NEW} new ones",
             "ms",
-            [1000 * t.disk_first for t in times],
+            ms("disk_first"),
             again,
-            [1000 * t.compute_first for t in times],
+            ms("compute_first"),
             Target(at_most=0.05),
         ),
-        Row.figure("reading it out of the cells", "ms", [1000 * t.save for t in times]),
+        Row.figure("reading it out of the cells", "ms", ms("save")),
         Row.figure("its size", "MB", [t.n_bytes / 2**20 for t in times]),
     )
     return Findings(rows, part="restore", notes=("The file is in the system's cache: it was written a moment before.",))

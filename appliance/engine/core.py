@@ -273,10 +273,7 @@ class Engine:
         if drawing:
             now_s = self._clock()
             for sequence, token_id in zip(drawing, sample([s.sampler for s in drawing], logits), strict=True):
-                sequence.last_token_s = now_s
-                if sequence.first_token_s is None:
-                    sequence.first_token_s = now_s
-                updates += self._accept(sequence, token_id)
+                updates += self._accept(sequence, token_id, now_s)
         self._cost.note(step.n_decoding, step.n_prompt, self._clock() - started_s)
 
     def _scratch_rows(self, step: Step) -> list[Rows]:
@@ -295,10 +292,13 @@ class Engine:
         sequence.computes_shared = False
         self._cache.share(sequence.shared_ids, self._backend.save(sequence.slot))
 
-    def _accept(self, sequence: Sequence, token_id: int) -> Updates:
+    def _accept(self, sequence: Sequence, token_id: int, now_s: float) -> Updates:
         """Take one drawn token into the answer, or end it."""
         if self._backend.vocabulary.is_end(token_id):
             return self._finish(sequence, FinishReason.STOP)
+        sequence.last_token_s = now_s
+        if sequence.first_token_s is None:
+            sequence.first_token_s = now_s
         sequence.token_ids.append(token_id)
         sequence.unsent_ids.append(token_id)
         sequence.sampler.accept((token_id,))

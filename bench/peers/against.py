@@ -22,25 +22,16 @@ NAME = "against"
 HELP = "a trace of many people through our API or page, against llama-server and others"
 
 _N_CTX = 1024
+_SAVED = {"answer_cache_scope": "first"}
+"""As our program is shipped. In the other traces nobody asks what was asked before."""
 _MANY_USERS = (10, 20, 30)
 
 
-def _ttft_ms(share: float) -> Callable[[Played], float]:
-    return lambda played: 1000 * played.load.ttft_s(share)
-
-
-def _took_ms(share: float) -> Callable[[Played], float]:
-    return lambda played: 1000 * played.load.took_s(share)
-
-
+_TIMES: Final = ("ttft p50", "ttft p90", "ttft p99", "answer's end p90", "gap p99")
 MEASURES: Final[dict[str, tuple[str, Callable[[Played], float]]]] = {
     "speed": ("tokens/s", lambda played: played.tokens_per_s),
     "answers": ("requests/min", lambda played: 60 * played.requests_per_s),
-    "ttft p50": ("ms", _ttft_ms(0.5)),
-    "ttft p90": ("ms", _ttft_ms(0.9)),
-    "ttft p99": ("ms", _ttft_ms(0.99)),
-    "answer's end p90": ("ms", _took_ms(0.9)),
-    "gap p99": ("ms", lambda played: 1000 * played.load.gap_s(0.99)),
+    **{what: ("ms", functools.partial(lambda what, played: played.load.ms(what), what)) for what in _TIMES},
 }
 _NOT_STREAMED = ("speed", "answers", "answer's end p90")
 """What can be compared with an answer that comes in one piece."""
@@ -98,7 +89,8 @@ async def _run(bench: Bench) -> Findings:
                 bench.model if name in (OURS, "one-slot") else their_model, options.slots, _N_CTX, bench.n_threads
             )
             longest = 2 * options.tokens if options.protocol == "api" else options.tokens
-            side = started(name, room, max_tokens=longest, protocol=options.protocol, peers=peers)
+            settings = _SAVED if options.trace == "repeated" else None
+            side = started(name, room, max_tokens=longest, protocol=options.protocol, peers=peers, settings=settings)
             sides[name] = stack.enter_context(side)
 
         async def play(name: str) -> Played:

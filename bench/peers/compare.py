@@ -20,8 +20,8 @@ USUAL: Final = "q4_k_m"
 PLAN: Final = (
     "decode",
     "step",
-    *(f"against --users {n} --each 2" for n in (10, 20, 30)),
-    *(f"against --users {n} --each 2 --model {TUNED} --their-model {USUAL}" for n in (10, 20, 30)),
+    *(f"against --users {n}" for n in (10, 20, 30)),
+    *(f"against --users {n} --model {TUNED} --their-model {USUAL}" for n in (10, 20, 30)),
     "against --users 1 --each 4",
     "against --users 5 --each 2",
     *(f"against --users {n} --repeats 3" for n in (32, 40, 48)),
@@ -31,7 +31,7 @@ PLAN: Final = (
     f"against --users 50 --tokens 24 --peers llama one-slot --model {TUNED} --their-model {USUAL}",
     "against --users 10 --tokens 24 --peers example-server",
     f"success --repeats 5 --model {TUNED}",
-    f"against --trace morning --users 16 --repeats 3 --model {TUNED} --their-model {TUNED}",
+    f"against --trace morning --users 16 --repeats 3 --model {TUNED}",
     "against --trace turns --users 8 --each 6 --tokens 24 --repeats 3 --model starter",
     f"against --trace paste --users 8 --each 2 --repeats 3 --model {TUNED}",
     f"against --trace repeated --users 20 --each 2 --repeats 3 --model {TUNED}",
@@ -53,6 +53,7 @@ QUICK: Final = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which of the two, and where things lie."""
     parser.add_argument("--quick", action="store_true", help="three minutes, starter model, no peer is compiled")
+    parser.add_argument("--begin-at", type=int, default=1, metavar="N", help="go on at this measurement of the list")
     parser.add_argument("--cache", type=Path, default=default_cache(), help="folder for model files and archives")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder for the JSON files")
     parser.add_argument("--target", type=Path, default=PAGE, help="the page to write; not written by --quick")
@@ -61,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, main: Callable[[Sequence[str]], int]) -> None:
     """Run one measurement after another with `main`, the command line of this package."""
     plan = QUICK if options.quick else PLAN
-    for at, line in enumerate(plan, 1):
+    for at, line in list(enumerate(plan, 1))[options.begin_at - 1 :]:
         print(f"\n[{at}/{len(plan)}] python -m bench {line}", flush=True)
         words = shlex.split(line)
         model = ["--model", "starter"] if options.quick and "--model" not in words else []

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from bench.clients import ApiClient
 from bench.command import Bench
-from bench.exchange import gaps_between
+from bench.exchange import all_beyond, gaps_between
 from bench.interleave import interleaved
 from bench.peers.build import peers as built_peers
 from bench.peers.people import ApiPerson
@@ -28,6 +28,8 @@ HELP = "largest gap of running answers while a full-length paste is read, throug
 _N_CTX = 1024
 _SETTLED = 4
 """Pieces of every answer before the paste comes."""
+_OF_PASTE = 8
+"""Tokens of the paste's own answer: enough for a first visible character."""
 _LOOK_S = 0.01
 _CLEARED_S = 2.0
 """Until a server has noticed that its clients are gone."""
@@ -70,8 +72,10 @@ async def _run(bench: Bench) -> Findings:
                 raise RuntimeError("an answer ended before the paste came")
             await asyncio.sleep(_LOOK_S)
         began_s = time.perf_counter()
-        pasted = await ApiPerson(api, "who pastes").ask(questions.words(PASTE_WORDS), 1)
-        ended_s = time.perf_counter()
+        pasted = await ApiPerson(api, "who pastes").ask(questions.words(PASTE_WORDS), _OF_PASTE)
+        ended_s = began_s + pasted.ttft_s if pasted.is_ok else time.perf_counter()
+        while not all_beyond(ended_s, running, arrivals):  # noqa: ASYNC110 -- an event a token would cost
+            await asyncio.sleep(_LOOK_S)
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)

@@ -151,10 +151,19 @@ def our_program(room: Room, max_tokens: int, settings: Mapping[str, object] | No
 
 
 @contextlib.contextmanager
-def started(kind: str, room: Room, *, max_tokens: int, protocol: str, peers: Peers | None) -> Iterator[Side]:
+def started(
+    kind: str,
+    room: Room,
+    *,
+    max_tokens: int,
+    protocol: str,
+    peers: Peers | None,
+    settings: Mapping[str, object] | None = None,
+) -> Iterator[Side]:
     """OURS or one of PEERS, ready. `one-slot` is our own program answering one at a time.
 
     Args:
+        settings: of our program.
         peers: needed by COMPILED.
     """
     if kind in COMPILED:
@@ -167,6 +176,6 @@ def started(kind: str, room: Room, *, max_tokens: int, protocol: str, peers: Pee
             yield LineSide(llama)
     else:
         room = replace(room, n_slots=1) if kind == "one-slot" else room
-        with our_program(room, max_tokens) as program:
+        with our_program(room, max_tokens, settings) as program:
             program.wait_ready()
             yield OurSide(program, protocol)

@@ -10,7 +10,8 @@ from bench.questions import Questions
 
 KINDS: Final = ("closed", "morning", "turns", "paste", "repeated")
 REPEATED_SHARE = 0.4
-PASTE_WORDS = 600
+PASTE_WORDS = 550
+"""About the longest message our program takes with 1,024 tokens of room and answers of up to 256."""
 _N_HOT = 4
 _TURN_WORDS = 22
 _THINK_S = 6.0

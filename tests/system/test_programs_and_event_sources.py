@@ -52,7 +52,7 @@ async def test_the_openai_client_lists_the_model_stops_and_raises_what_its_users
         answer = await api.chat.completions.create(
             model=model.id, messages=question("one, two, three"), stop=", th", n=1
         )
-        assert (answer.choices[0].message.content, answer.choices[0].finish_reason) == ("1, 2", "stop")
+        assert (answer.choices[0].message.content, answer.choices[0].finish_reason) == ("one, two", "stop")
         with pytest.raises(openai.NotFoundError):
             await api.models.retrieve("another")
         with pytest.raises(openai.NotFoundError):
@@ -85,8 +85,13 @@ async def test_an_event_source_that_leaves_frees_its_slot(start):
     async with client(program) as http:
         await http.get("/")
         async with stream(http, "word " * 100) as response:
-            await anext(response.aiter_lines())
-            assert (await values(http))["slots_used"] == 1
+            lines = response.aiter_lines()  # kept: one that is dropped closes the stream
+            await anext(lines)
+
+            async def is_written() -> bool:
+                return (await values(http))["slots_used"] == 1
+
+            assert await until(is_written, 5)
 
         async def is_free() -> bool:
             return (await values(http))["places_taken"] == 0

@@ -35,9 +35,9 @@ class ScriptedStream:
         if self.n_aborts == 1 and self._engine.obeys_abort:
             self.finish(FinishReason.ABORT)
 
-    def start(self, *, n_dropped_messages: int = 0, input_cut: bool = False) -> None:
+    def start(self, *, n_dropped_messages: int = 0, input_cut: bool = False, history_shortened: bool = False) -> None:
         self.ahead = None
-        self._updates.put_nowait(Started(10, n_dropped_messages, input_cut))
+        self._updates.put_nowait(Started(10, n_dropped_messages, input_cut, history_shortened))
 
     def say(self, text: str) -> None:
         """One token per character."""

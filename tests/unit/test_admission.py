@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from appliance.admission import LEFT_QUEUE_S, NEVER_SEEN_S, Admission, Gate, Place
-from appliance.errors import AlreadyAnswering, Busy
+from appliance.errors import AlreadyAnswering, Busy, Overloaded, SavedOnly
+from appliance.pressure import Rung
 from tests.unit.engine_double import Clock, settle
 
 CAPACITY = 5
@@ -241,3 +242,63 @@ async def test_a_turn_given_up_ends_the_wait_and_holds_nobody_up():
     await settle()
     assert await third.reached()
     assert gate.n_waiting == 0
+
+
+class Valve:
+    """A ladder on the rung the test says."""
+
+    def __init__(self, rung: Rung, *, takes: bool) -> None:
+        self.rung, self.takes = rung, takes
+        self.sent: list[str] = []
+        self.let_in: list[str] = []
+
+    def takes_for_model(self) -> bool:
+        return self.takes
+
+    def takes_anything(self) -> bool:
+        return self.takes or self.rung < Rung.BUSY
+
+    def sent_away(self, person: str) -> None:
+        self.sent.append(person)
+
+    def taken(self, person: str) -> None:
+        self.let_in.append(person)
+
+
+@pytest.mark.parametrize(("rung", "refusal"), [(Rung.SAVED_ONLY, SavedOnly), (Rung.BUSY, Overloaded)])
+def test_under_pressure_page_and_api_hear_why_although_there_are_places(rung, refusal):
+    valve = Valve(rung, takes=False)
+    admission = Admission(CAPACITY, 2, Clock(), valve)
+    with pytest.raises(refusal):
+        admission.enter_page(("ann", "t"))
+    with pytest.raises(refusal):
+        admission.start_api("program")
+    assert valve.sent == ["ann", "program"]
+    assert admission.n_taken == 0
+
+
+def test_whoever_holds_a_ticket_is_answered_whatever_happens_meanwhile():
+    valve = Valve(Rung.NORMAL, takes=True)
+    admission = Admission(CAPACITY, 2, Clock(), valve)
+    admission.enter_page(("ann", "t"))
+    valve.rung, valve.takes = Rung.BUSY, False
+    assert admission.start_page(("ann", "t"))
+    assert valve.let_in == ["ann"]
+
+
+def test_what_costs_nothing_is_given_on_every_rung_but_the_last():
+    valve = Valve(Rung.SAVED_ONLY, takes=False)
+    admission = Admission(CAPACITY, 2, Clock(), valve)
+    admission.join(("ann", "t")).release()
+    valve.rung = Rung.BUSY
+    with pytest.raises(Overloaded):
+        admission.join(("ann", "t"))
+    assert admission.n_taken == 0
+
+
+def test_a_place_knows_when_its_person_asked_not_only_when_it_began():
+    admission, _, clock = make()
+    admission.enter_page(("a", "t"))
+    clock.now += 1.5
+    assert admission.start_page(("a", "t")).asked_at == clock.now - 1.5
+    assert admission.start_api("p").asked_at == clock.now

@@ -148,6 +148,14 @@ async def test_a_parameter_that_asks_for_nothing_is_taken(site, name, value):
     assert (await site.complete(**{name: value})).status_code == 200
 
 
+async def test_an_answer_is_taken_back_with_every_field_it_came_with(site):
+    message = (await site.complete()).json()["choices"][0]["message"]
+    assert "refusal" in message
+    assert (await site.complete(messages=[USER, {**message, "tool_calls": None}, USER])).status_code == 200
+    response = await site.complete(messages=[{**USER, "tool_calls": []}])
+    assert response.json()["error"]["param"] == "messages.0.tool_calls"
+
+
 async def test_the_numbers_one_and_true_are_not_the_same(site):
     assert (await site.complete(n=True)).status_code == 422
 

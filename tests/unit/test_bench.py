@@ -170,6 +170,13 @@ def test_ttft_and_gaps_are_those_of_visible_text():
     assert load.tokens_per_s == 2.0
 
 
+def test_times_are_found_by_their_name_in_the_tables():
+    load = Load((Exchange(0.0, (1.0, 1.5, 3.0), 3.5), Exchange(0.0, (2.0,), 4.5)), 0.1)
+    assert load.ms("ttft p50") == pytest.approx(1500)
+    assert load.ms("gap p99") == pytest.approx(1490)
+    assert load.ms("answer's end p90") == pytest.approx(4400)
+
+
 @pytest.mark.parametrize("exchange", [Exchange(0.0, (), 1.0), Exchange(0.0, (0.5,), 1.0, failure="HTTP 503")])
 def test_a_failed_question_spoils_the_run(exchange):
     with pytest.raises(RuntimeError, match="1 of 1"):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
 
 from bench import plots
 from bench.__main__ import main
-from bench.exchange import Exchange, Load, gaps_between
+from bench.exchange import Exchange, Load, all_beyond, gaps_between
 from bench.peers import compare, published
 from bench.peers.against import MEASURES, target
 from bench.peers.build import build_key, ninja_progress
@@ -128,6 +129,18 @@ def test_targets_are_those_of_the_issue(what, peer, kind, n_users, is_same_file,
 def test_only_gaps_that_touch_the_time_count():
     streams = [[0.0, 1.0, 2.0, 5.0, 5.5], [4.0, 9.0]]
     assert gaps_between(streams, 1.5, 4.5) == [1.0, 3.0, 5.0]
+
+
+async def test_streams_are_followed_to_the_end_of_the_gap_they_are_in():
+    ended, running = asyncio.create_task(asyncio.sleep(0)), asyncio.create_task(asyncio.sleep(60))
+    await ended
+    assert all_beyond(5.0, [ended, running], [[1.0], [1.0, 6.0]])
+    assert not all_beyond(5.0, [ended, running], [[1.0], [1.0, 4.0]])
+    running.cancel()
+
+
+def test_a_gap_that_ends_after_the_time_counts_whole():
+    assert gaps_between([[1.0, 2.0, 9.0, 9.1]], 2.5, 8.0) == [7.0]
 
 
 def test_the_peers_json_lines_are_found_among_what_else_it_says():
