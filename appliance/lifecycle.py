@@ -15,6 +15,7 @@ from appliance.chat import ChatService
 from appliance.engine.client import EngineClient
 from appliance.engine.cpu import thread_count
 from appliance.engine.request import EngineInfo
+from appliance.errors import StartFailed
 from appliance.janitor import keep_house
 from appliance.log import where
 from appliance.models import find_model
@@ -36,7 +37,7 @@ class Appliance:
     """Engine, chat service, persons and rights. Order: build, spawn, start, drain, close."""
 
     def __init__(self, settings: Settings, paths: Paths) -> None:
-        """Find the model; raises ModelFileError. Nothing runs yet."""
+        """Find the model; raises ModelFileError or StartFailed. Nothing runs yet."""
         self.settings = settings
         self.model_path = _model_to_load(settings, paths) if settings.backend == "llama" else None
         self.engine = EngineClient(settings.engine_config(self.model_path, paths.parked))
@@ -76,14 +77,21 @@ class Appliance:
 
 
 def _known(settings: Settings, paths: Paths) -> Known:
-    """Those who answer without the engine, as far as the settings want them."""
+    """Those who answer without the engine, as far as the settings want them.
+
+    Raises:
+        StartFailed: a block list cannot be read, and there are no rules from before to go on with.
+    """
     quick = saved = None
     if settings.quick_answers:
         quick = QuickAnswers(paths.quick_answers, paths.shipped_quick_answers, settings.office_name, _local_time)
     if settings.answer_cache_scope != "off" and settings.answer_cache_mb > 0:
         limit_bytes = settings.answer_cache_mb * 2**20
         saved = AnswerCache(paths.answers, limit_bytes=limit_bytes, ttl_s=settings.answer_cache_ttl_s)
-    return Known(BlockList(paths.block_list), quick, saved)
+    block_list = BlockList(paths.block_list)
+    if block_list.file.problem:
+        raise StartFailed(f"{block_list.file.problem}. Nothing would be blocked: mend the file, or move it away.")
+    return Known(block_list, quick, saved)
 
 
 def _local_time() -> datetime:

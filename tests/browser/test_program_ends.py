@@ -90,3 +90,24 @@ def test_a_killed_program_is_said_to_be_lost_and_the_question_comes_back(runs, v
     again(runs)
     is_back_with(writer, LONG[: int(str(SETTINGS["max_input_chars"]))])
     is_back_with(waiter, "你好")
+
+
+@pytest.mark.parametrize("next_event", ["ask", "again"])
+def test_an_idle_page_brings_its_conversation_to_the_program_that_was_started_again(runs, visit, next_event):
+    chat = visit(runs[-1])
+    chat.ask("my name is Ann")
+    chat.ask("and a second one")
+    runs[-1].process.kill()
+    runs[-1].process.wait()
+    again(runs)
+    if next_event == "ask":
+        assert chat.ask("a third one") == "a third one"
+    else:
+        chat.click("again")
+        chat.wait_for("writing")
+        chat.wait_for("idle")
+    expected = ["my name is Ann", "and a second one", "a third one"][: 3 if next_event == "ask" else 2]
+    assert chat.questions() == expected
+    kept = "JSON.parse(Object.entries(localStorage).find(([k]) => k.startsWith('office-chat-c-'))[1]).turns"
+    chat.wait_until(f"{kept}.length === {len(expected)}")
+    assert chat.js(f"{kept}.map((turn) => turn.question)") == expected

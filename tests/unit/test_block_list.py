@@ -10,6 +10,10 @@ from hypothesis import strategies as st
 
 from appliance.block_list import BlockList, Screen, compile_rules
 from appliance.engine.request import Delta
+from appliance.errors import StartFailed
+from appliance.lifecycle import Appliance
+from appliance.paths import Paths
+from appliance.settings import Settings
 
 RULES = """
 [[rule]]
@@ -102,3 +106,11 @@ def test_token_ids_stay_with_their_text(tmp_path):
     screen = make(tmp_path).screen("x")
     pieces = [*screen.feed(Delta("a" * 100, (1, 2))), *screen.feed(Delta("", (3,))), *screen.finish()]
     assert [(len(piece.text), piece.token_ids) for piece in pieces] == [(100, (1, 2)), (0, (3,))]
+
+
+def test_a_program_does_not_start_with_a_block_list_it_cannot_read(tmp_path):
+    paths = Paths(tmp_path)
+    paths.prepare()
+    paths.block_list.write_text("[[rule]\n", encoding="utf-8")
+    with pytest.raises(StartFailed, match=r"block_list\.toml: not valid TOML.*Nothing would be blocked"):
+        Appliance(Settings(backend="echo", data_dir=str(tmp_path)), paths)

@@ -67,7 +67,9 @@
   chat.asking = async (event, headers) => {
     chat.editing(event, headers);
     if (event === "ask") save({ asked: box().value.trim() });
-    if (!chat.turns.length || Date.now() < forgottenAt - 5000) return;
+    if (!chat.turns.length) return;
+    const got = await fromServer(); // not by the clock alone: a program that was started again has forgotten sooner
+    if (!got || got.turns.length || got.running) return;
     const body = JSON.stringify({ turns: chat.turns });
     await window.fetch("conversation", { method: "PUT", body }).catch(() => null);
   };
