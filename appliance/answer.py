@@ -81,6 +81,8 @@ class Answer:
     ) -> None:
         """`text` and `token_ids` are the beginning of an answer that is continued."""
         self.request_id = request_id
+        self.person = ""
+        """Whose page it was asked on; empty for a program's."""
         self.question = question
         self.text = text
         self.n_text_before = len(text)

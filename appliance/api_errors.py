@@ -41,6 +41,7 @@ _STATUS = {
     EmptyInput.code: 422,
     "bad_conversation": 422,
     "not_found": 404,
+    "stopped": 409,
     "not_an_event_source": 406,
 }
 _SENTENCE = {
@@ -59,6 +60,7 @@ _SENTENCE = {
     "context_full": "The answer to be continued fills the whole context.",
     EmptyInput.code: "The last message is empty.",
     "bad_conversation": "These messages are no conversation this model can read.",
+    "stopped": "This answer was stopped by its person.",
     "not_found": "There is no such route or model here.",
     "not_an_event_source": "This route answers the EventSource of a page of this program.",
 }
@@ -102,7 +104,7 @@ def failure_of(answer: Answer) -> str | None:
     if answer.finish is FinishReason.ERROR:
         return answer.error
     if answer.finish is FinishReason.ABORT:
-        return Closing.code
+        return Closing.code if Closing.code in answer.notices else "stopped"
     return None
 
 

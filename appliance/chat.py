@@ -172,6 +172,10 @@ class ChatService:
         for key in self._sessions.of_person(person or ""):
             await self.new_chat(*key)
         if person:
+            streams = [answer for answer in self._answers if answer.person == person]  # of no conversation
+            for answer in streams:
+                answer.end("stopped")
+                await answer.wait_done()
             self._engine.forget(person)
             self._replies.forget(person)
 
@@ -335,6 +339,7 @@ class ChatService:
 
     def _start(self, answer: Answer, reply: Reply, place: Place, session: Session | None) -> None:
         answer.wait_for(reply)
+        answer.person = place.key[0] if place.key is not None else ""
         answer.comes_from(reply.origin, reply.saved_at)
         task = asyncio.get_running_loop().create_task(self._write(answer, reply, place, session))
         self._answers[answer] = task

@@ -501,3 +501,17 @@ async def test_strangers_links_and_other_sites_get_no_stream(page):
     page.http.cookies.clear()
     assert (await ask_events(page, "Hi")).status_code == 401
     assert page.engine.streams == []
+
+
+async def test_forget_me_ends_what_an_event_source_reads_and_nothing_of_it_is_kept(page):
+    page.engine.answers = False
+    person = page.persons.of({COOKIE_NAME: page.http.cookies[COOKIE_NAME]})
+    asking = asyncio.create_task(ask_events(page, "Hi"))
+    await asyncio.sleep(0.05)
+    page.engine.last.say("half")
+    await asyncio.sleep(0.05)
+    await page.chat.forget(person)
+    assert page.engine.last.n_aborts >= 1
+    assert page.engine.forgotten[-1] == (person, "")
+    events = read_events(await asking)
+    assert (events.texts, events.named["error"]["code"]) == (["half"], "stopped")
