@@ -39,10 +39,10 @@ PLAN: Final = (
 )
 """About an hour and a half on two cores, most of it the peers'."""
 QUICK: Final = (
-    "streams --streams 1 8 --tokens 24 --repeats 2",
+    "streams --streams 1 8 --tokens 16 --repeats 1",
     "step --streams 1 8 --steps 16 --repeats 1",
-    "against --users 8 --tokens 16 --repeats 2 --slots 8 --peers llama one-slot",
-    "against --trace repeated --users 8 --each 2 --tokens 12 --repeats 1 --slots 8 --peers llama",
+    "against --users 8 --tokens 12 --repeats 2 --slots 8 --peers llama one-slot",
+    "against --trace repeated --users 6 --each 2 --tokens 8 --repeats 1 --slots 8 --peers llama",
     "against --trace turns --users 3 --each 3 --tokens 12 --repeats 1 --slots 8 --peers",
     "against --users 6 --tokens 12 --repeats 1 --slots 8 --protocol page --peers",
     "success --users 6 64 --tokens 6 --repeats 1",

@@ -12,7 +12,7 @@ from bench.__main__ import main
 from bench.peers.compare import QUICK
 from bench.results import newest
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1800)
 
 
 def test_a_tiny_run_leaves_a_result_and_a_page(tmp_path, capsys):
