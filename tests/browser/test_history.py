@@ -65,7 +65,9 @@ def test_yesterdays_conversation_is_found_and_gone_on_with(app: Program, visit: 
     chat = visit(app, locale=locale, width=width)
     chat.ask("about apples")
     chat.ask("and pears")
+    before = chat.js("sessionStorage.getItem('office-chat-tab')")
     new_chat(chat)
+    assert n_on_the_server(chat, before) == 0, "New chat drops it there; the browser keeps it"
     chat.ask("about trains")
     open_side(chat)
     lists(chat, ["about trains", "about apples"])

@@ -114,7 +114,10 @@
     if (!WIDE.matches) toggle(false);
   };
   const begin = async () => {
+    const before = chat.tab;
     await move(chat.randomId());
+    // The server drops what it had of it at once; this browser keeps it, and sends it back should it be gone on with.
+    await window.fetch("conversation", { method: "DELETE", headers: { "X-Tab": before } }).catch(() => null);
     isMoving = true;
     byId("new_chat").click();
     isMoving = false;
