@@ -71,9 +71,12 @@ def run(flags: dict[str, Any], began: float) -> None:
     appliance = Appliance(settings, paths)
     with bind(settings.host, settings.port) as sock:
         appliance.spawn()
-        _say("Office Chat is starting...")
-        app, page = build_page(appliance, paths)
-        asyncio.run(serve(appliance, app, page, sock, began))
+        try:
+            _say("Office Chat is starting...")
+            app, page = build_page(appliance, paths)
+            asyncio.run(serve(appliance, app, page, sock, began))
+        finally:
+            appliance.kill_engine()  # on a signal while Gradio is imported nobody else does
 
 
 def run_command(name: str, given: dict[str, Any]) -> None:

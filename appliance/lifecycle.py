@@ -52,6 +52,10 @@ class Appliance:
         """Start the engine's process; before slow imports, so that it loads beside them."""
         self.engine.spawn()
 
+    def kill_engine(self) -> None:
+        """End the engine's process however far the start had come; nothing happens after `close`."""
+        self.engine.kill()
+
     async def start(self) -> None:
         """Attach to the running loop; does not wait for the engine."""
         await self.engine.start()

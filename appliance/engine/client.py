@@ -217,6 +217,12 @@ class EngineClient:
             child.process.kill()
             await asyncio.to_thread(child.process.join, _CLOSE_S)
 
+    def kill(self) -> None:
+        """End the process at once, without an event loop; nothing happens where none runs."""
+        if self._child is not None and self._child.process.is_alive():
+            self._child.process.kill()
+            self._child.process.join(_CLOSE_S)
+
     def _abort(self, request_id: str) -> None:
         stream = self._streams.get(request_id)
         if stream is None:
