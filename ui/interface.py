@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from appliance.settings import Settings
 
 ASSETS: Final = Path(__file__).parent / "assets"
+_MAX_STATES: Final = 256
+"""Pages whose component states Gradio keeps, 65 KB each; left alone it keeps 10,000. Ours hold nothing of anybody."""
 STYLES: Final = ("page.css", "history.css")
 SCRIPTS: Final = ("browser.js", "page.js", "turns.js", "history.js")
 """In this order: the first says so where a browser is too old for the others, which are built on page.js."""
@@ -70,6 +72,7 @@ def build(chat: ChatService, settings: Settings, persons: Persons, limits: RateL
 
 def mount(app: FastAPI, built: Page, settings: Settings, persons: Persons) -> FastAPI:
     """Mount the page at "/" of `app`. Routes of our own must be on `app` already: later ones are shadowed."""
+    built.demo.state_session_capacity = _MAX_STATES
     gate = Middleware(PageGate, events=PageEvents.of(built.demo), streams=built.streams, persons=persons)
     mounted: FastAPI = gr.mount_gradio_app(
         app,
