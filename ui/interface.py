@@ -61,6 +61,9 @@ def build(chat: ChatService, settings: Settings, persons: Persons, limits: RateL
     policy = QueuePolicy(settings.n_engine_places, link.identify, settings.session_ttl_s)
     language = built_language(settings)
     demo = gr.Blocks(title=say(language, "title"), analytics_enabled=False)
+    demo.state_session_capacity = (
+        _MAX_STATES  # at once: Gradio makes two holders of states that read it
+    )
     with demo:
         page = build_page(language, settings.starter_questions, has_login=settings.access == "passcode")
         handlers = ChatHandlers(chat, link, policy, limits, settings.max_input_chars, settings.starter_questions)
@@ -72,7 +75,6 @@ def build(chat: ChatService, settings: Settings, persons: Persons, limits: RateL
 
 def mount(app: FastAPI, built: Page, settings: Settings, persons: Persons) -> FastAPI:
     """Mount the page at "/" of `app`. Routes of our own must be on `app` already: later ones are shadowed."""
-    built.demo.state_session_capacity = _MAX_STATES
     gate = Middleware(PageGate, events=PageEvents.of(built.demo), streams=built.streams, persons=persons)
     mounted: FastAPI = gr.mount_gradio_app(
         app,

@@ -153,7 +153,8 @@ async def test_with_a_login_the_page_is_there_and_tells_no_secret_and_no_path(wh
 
 
 def test_gradio_keeps_a_bounded_number_of_pages_in_memory(whole):
-    states = whole.page.demo.state_holder
-    for i in range(600):
-        assert states[f"page {i}"] is not None
-    assert len(states.session_data) <= 256
+    holders = (whole.page.demo.state_holder, whole.page.demo.app.state_holder)
+    for states in holders:
+        for i in range(600):
+            assert states[f"page {i}"] is not None
+        assert len(states.session_data) <= 256
