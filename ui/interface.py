@@ -61,9 +61,7 @@ def build(chat: ChatService, settings: Settings, persons: Persons, limits: RateL
     policy = QueuePolicy(settings.n_engine_places, link.identify, settings.session_ttl_s)
     language = built_language(settings)
     demo = gr.Blocks(title=say(language, "title"), analytics_enabled=False)
-    demo.state_session_capacity = (
-        _MAX_STATES  # at once: Gradio makes two holders of states that read it
-    )
+    demo.state_session_capacity = _MAX_STATES  # at once: Gradio makes two holders of states that read it
     with demo:
         page = build_page(language, settings.starter_questions, has_login=settings.access == "passcode")
         handlers = ChatHandlers(chat, link, policy, limits, settings.max_input_chars, settings.starter_questions)

@@ -34,3 +34,13 @@ def echo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
         yield program.wait_ready()
     finally:
         program.close()
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
+    """One program with the starter model for all tests of a module."""
+    program = Program(tmp_path_factory.mktemp("model"), backend="llama", yield_to_others=False)
+    try:
+        yield program.wait_ready()
+    finally:
+        program.close()

@@ -9,17 +9,6 @@ import pytest
 pytestmark = pytest.mark.model
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    from tests.system.program import Program
-
-    program = Program(tmp_path_factory.mktemp("model"), backend="llama", yield_to_others=False)
-    try:
-        yield program.wait_ready()
-    finally:
-        program.close()
-
-
 @pytest.fixture
 async def api(model):
     http = httpx.AsyncClient(trust_env=False)

@@ -15,17 +15,6 @@ def body(text: str, **more: object) -> dict[str, object]:
     return {"messages": [{"role": "user", "content": text}], **more}
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    from tests.system.program import Program
-
-    program = Program(tmp_path_factory.mktemp("model"), backend="llama", yield_to_others=False)
-    try:
-        yield program.wait_ready()
-    finally:
-        program.close()
-
-
 @pytest.fixture
 async def http(model):
     limits = httpx.Limits(max_connections=None)
