@@ -60,6 +60,17 @@ def forget_on_the_server(chat: Chat) -> None:
     chat.js("window.fetch('conversation', {method: 'DELETE'})")
 
 
+def kept_by_the_browser_only(app: Program, visit: Visit) -> Chat:
+    """A page that shows one turn which the server has forgotten."""
+    chat = visit(app)
+    chat.ask("one")
+    forget_on_the_server(chat)
+    chat.page.reload()
+    chat.ready()
+    chat.page.wait_for_selector("#conversation .bot-row")
+    return chat
+
+
 @pytest.mark.parametrize(("locale", "width"), [("en-US", 1280), ("zh-CN", 360)])
 def test_yesterdays_conversation_is_found_and_gone_on_with(app: Program, visit: Visit, locale: str, width: int) -> None:
     chat = visit(app, locale=locale, width=width)
@@ -110,12 +121,7 @@ def test_what_the_server_has_forgotten_is_sent_again_with_the_next_question_only
 
 
 def test_a_conversation_forgotten_under_an_open_page_goes_on(app: Program, visit: Visit) -> None:
-    chat = visit(app)
-    chat.ask("one")
-    forget_on_the_server(chat)
-    chat.page.reload()
-    chat.ready()
-    chat.page.wait_for_selector("#conversation .bot-row")
+    chat = kept_by_the_browser_only(app, visit)
     assert chat.questions() == ["one"]
     chat.click("again")
     chat.wait_for("idle")
@@ -127,12 +133,7 @@ def test_a_conversation_forgotten_under_an_open_page_goes_on(app: Program, visit
 
 
 def test_a_language_switch_keeps_what_only_the_browser_has(app: Program, visit: Visit) -> None:
-    chat = visit(app)
-    chat.ask("one")
-    forget_on_the_server(chat)
-    chat.page.reload()
-    chat.ready()
-    chat.page.wait_for_selector("#conversation .bot-row")
+    chat = kept_by_the_browser_only(app, visit)
     chat.click("language")
     chat.page.wait_for_selector("#again:has-text('重新回答')")
     chat.page.wait_for_timeout(300)

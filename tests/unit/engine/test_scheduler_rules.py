@@ -61,6 +61,14 @@ def prefilled(queue: Scheduler) -> None:
         running.n_past = running.n_prompt
 
 
+def answering(queue: Scheduler, one: Sequence) -> None:
+    """Its prompt is read and a token has been drawn."""
+    queue.add(one)
+    place_all(queue)
+    prefilled(queue)
+    one.token_ids.append(7)
+
+
 def costing(*, decode_s: float = 0.0, prompt_row_s: float = 0.001, n_decoding: int = 1) -> StepCost:
     cost = StepCost()
     for _ in range(100):
@@ -153,10 +161,7 @@ def test_a_request_gets_its_slot_only_when_the_step_has_room_for_its_prompt():
 def test_prompts_leave_a_running_answer_its_longest_gap():
     cost = costing(decode_s=0.1, prompt_row_s=0.005)
     queue = scheduler(cost, max_itl_s=0.5, n_slots=2)
-    queue.add(sequence("running"))
-    place_all(queue)
-    prefilled(queue)
-    queue.running[0].token_ids.append(7)
+    answering(queue, sequence("running"))
     queue.add(sequence("paste", n_prompt=500))
     place_all(queue)
     step = queue.next_step(0.0)
@@ -166,10 +171,7 @@ def test_prompts_leave_a_running_answer_its_longest_gap():
 
 def test_a_step_with_prompts_takes_three_times_its_answers_so_that_first_words_leave_in_small_lots():
     queue = scheduler(costing(decode_s=0.1, prompt_row_s=0.002), max_itl_s=0.5, n_slots=2)
-    queue.add(sequence("running"))
-    place_all(queue)
-    prefilled(queue)
-    queue.running[0].token_ids.append(7)
+    answering(queue, sequence("running"))
     queue.add(sequence("paste", n_prompt=500))
     place_all(queue)
     assert 90 <= queue.next_step(0.0).n_prompt <= 100
@@ -177,10 +179,7 @@ def test_a_step_with_prompts_takes_three_times_its_answers_so_that_first_words_l
 
 def test_a_slow_computer_still_reads_some_of_a_prompt_in_every_step():
     queue = scheduler(costing(decode_s=3.0, prompt_row_s=0.5), n_slots=2)
-    queue.add(sequence("running"))
-    place_all(queue)
-    prefilled(queue)
-    queue.running[0].token_ids.append(7)
+    answering(queue, sequence("running"))
     queue.add(sequence("paste", n_prompt=500))
     place_all(queue)
     assert queue.next_step(0.0).n_prompt > 0
@@ -248,10 +247,7 @@ def test_whoever_has_several_requests_in_hand_is_as_much_more_patient():
 def waiting_for_a_slot_behind_a_paste(person: str) -> Scheduler:
     """One answer and one long prompt take both slots; somebody waits."""
     queue = scheduler(costing(decode_s=0.1, prompt_row_s=0.005), n_slots=2)
-    queue.add(sequence("answered", person="ann"))
-    place_all(queue)
-    prefilled(queue)
-    queue.running[0].token_ids.append(7)
+    answering(queue, sequence("answered", person="ann"))
     queue.add(sequence("paste", n_prompt=500, person="eve"))
     place_all(queue)
     queue.add(sequence("next", person=person))
