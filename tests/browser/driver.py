@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from playwright import sync_api
+
+SETTLE_S = 5.0
+
+
+def settled(read: Callable[[], object], expected: object) -> None:
+    """The page shows it, now or within five seconds: what the page draws, it draws a moment after it knows it."""
+    deadline_s = time.monotonic() + SETTLE_S
+    while (got := read()) != expected and time.monotonic() < deadline_s:
+        time.sleep(0.05)
+    assert got == expected
 
 
 class Chat:
@@ -77,6 +88,12 @@ class Chat:
 
     def is_visible(self, name: str) -> bool:
         return self.page.locator(f"#{name}").is_visible()
+
+    def shows(self, name: str) -> None:
+        sync_api.expect(self.page.locator(f"#{name}")).to_be_visible()
+
+    def hides(self, name: str) -> None:
+        sync_api.expect(self.page.locator(f"#{name}")).to_be_hidden()
 
     def refusal(self) -> str:
         """The sentence above the box."""

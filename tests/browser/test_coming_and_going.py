@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 
 import pytest
+from playwright.sync_api import expect
 
-from tests.browser.driver import Visit
+from tests.browser.driver import Visit, settled
 from tests.system.program import Program
 
 LONG = "This takes five seconds to write. " * 7
@@ -32,20 +33,20 @@ def test_busy_says_so_at_once_and_keeps_the_text(narrow_app: Program, visit: Vis
     late.page.wait_for_selector("#box div.validation-error", timeout=1000)
     assert late.refusal() == sentence
     assert late.box.input_value() == "let me in"
-    assert late.questions() == []
-    assert late.is_visible("send")
+    settled(late.questions, [])
+    late.shows("send")
     # The program is not full for what is no question.
     late.click("language")
     late.page.wait_for_selector(f"#language:has-text('{'中文' if locale == 'zh-CN' else 'English'}')")
     visitor = visit(narrow_app)
-    assert visitor.is_visible("send")
+    visitor.shows("send")
     for chat in inside:
         chat.click("stop")
         chat.wait_for("idle")
     late.box.press("Enter")
     assert late.wait_answered() == "let me in"
-    assert late.page.locator("#box div.validation-error:visible").count() == 0
-    assert late.questions() == ["let me in"]
+    expect(late.page.locator("#box div.validation-error:visible")).to_have_count(0)
+    settled(late.questions, ["let me in"])
 
 
 def test_those_who_wait_see_their_place(narrow_app: Program, visit: Visit) -> None:
@@ -78,7 +79,7 @@ def test_stop_while_waiting_gives_the_place_and_the_text_back(narrow_app: Progra
     second.click("stop")
     second.wait_for("idle", timeout_s=2)
     assert second.box.input_value() == "second"
-    assert second.questions() == []
+    settled(second.questions, [])
     third.page.wait_for_selector("#place:has-text('number 1')", timeout=3000)
     first.click("stop")
     first.wait_for("idle")
@@ -114,7 +115,7 @@ def test_one_persons_stop_leaves_anothers_answer_alone(app: Program, visit: Visi
     one.wait_for("idle", timeout_s=2)
     assert other.state() == "writing"
     other.wait_for("idle")
-    assert other.answers() == [text]
+    settled(other.answers, [text])
 
 
 def test_a_reload_in_the_middle_of_an_answer_comes_back_to_it(app: Program, visit: Visit) -> None:
@@ -126,8 +127,8 @@ def test_a_reload_in_the_middle_of_an_answer_comes_back_to_it(app: Program, visi
     chat.ready()
     chat.wait_for("writing", timeout_s=2)
     early = chat.live()
-    assert chat.questions() == [text]
-    assert chat.is_visible("stop")
+    settled(chat.questions, [text])
+    chat.shows("stop")
     chat.page.wait_for_timeout(500)
     assert len(chat.live()) > len(early)
     chat.wait_for("idle")
@@ -181,7 +182,7 @@ def test_new_chat_while_writing_stops_the_answer(app: Program, visit: Visit) -> 
     chat.wait_for("idle", timeout_s=2)
     chat.page.wait_for_selector("html[data-empty=yes]")
     chat.page.wait_for_timeout(500)
-    assert chat.questions() == []
+    settled(chat.questions, [])
     assert chat.ask("fresh") == "fresh"
 
 

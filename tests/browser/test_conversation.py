@@ -6,8 +6,9 @@ import json
 import urllib.request
 
 import pytest
+from playwright.sync_api import expect
 
-from tests.browser.driver import Chat, Visit
+from tests.browser.driver import Chat, Visit, settled
 from tests.system.program import Program
 
 COLLECT_TEXTS = """() => {
@@ -32,18 +33,18 @@ def test_the_question_stands_there_at_once_and_the_box_is_empty(app: Program, vi
     chat = visit(app)
     chat.send("a question that takes a while to be repeated by the engine")
     chat.page.wait_for_selector("pre.said", timeout=1500)
-    assert chat.questions() == ["a question that takes a while to be repeated by the engine"]
+    settled(chat.questions, ["a question that takes a while to be repeated by the engine"])
     assert chat.box.input_value() == ""
-    assert chat.is_visible("stop")
-    assert not chat.is_visible("send")
+    chat.shows("stop")
+    chat.hides("send")
 
 
 def test_a_conversation_has_turns(app: Program, visit: Visit) -> None:
     chat = visit(app)
     chat.ask("first")
     chat.ask("second")
-    assert chat.questions() == ["first", "second"]
-    assert chat.answers() == ["first", "second"]
+    settled(chat.questions, ["first", "second"])
+    settled(chat.answers, ["first", "second"])
     assert chat.live() == ""
 
 
@@ -74,9 +75,9 @@ def test_a_second_tab_of_one_browser_is_a_conversation_of_its_own(app: Program, 
     chat = visit(app)
     chat.ask("in the first tab")
     other = chat.new_tab().open()
-    assert other.questions() == []
+    settled(other.questions, [])
     other.ask("in the second")
-    assert chat.questions() == ["in the first tab"]
+    settled(chat.questions, ["in the first tab"])
 
 
 def test_a_duplicated_tab_does_not_share_its_conversation(app: Program, visit: Visit) -> None:
@@ -98,7 +99,7 @@ def test_what_a_person_typed_is_shown_as_typed(app: Program, visit: Visit) -> No
     assert chat.page.locator("#live .said").text_content() == text
     chat.wait_for("idle")
     assert chat.page.locator("#conversation .said").text_content() == text
-    assert chat.page.locator(".said :is(b, strong, code, a, .katex)").count() == 0
+    expect(chat.page.locator(".said :is(b, strong, code, a, .katex)")).to_have_count(0)
 
 
 def test_markup_in_an_answer_is_text(app: Program, visit: Visit) -> None:
@@ -111,7 +112,7 @@ def test_markup_in_an_answer_is_text(app: Program, visit: Visit) -> None:
     assert "<img src=x onerror=document.title=1>" in answer
     assert "<style>body{display:none}</style>" in answer
     assert chat.js("document.title") == "Office Chat"
-    assert chat.page.locator("#conversation .bot-row :is(img, style, script, [style*=fixed])").count() == 0
+    expect(chat.page.locator("#conversation .bot-row :is(img, style, script, [style*=fixed])")).to_have_count(0)
     link = chat.page.locator("#conversation .bot-row a")
     assert link.count() == 0 or "javascript:" not in (link.first.get_attribute("href") or "")
 
@@ -128,10 +129,10 @@ def test_prices_are_text_and_formulas_are_set(app: Program, visit: Visit) -> Non
     chat = visit(app)
     answer = chat.ask("It costs $5 and $10.")
     assert answer == "It costs $5 and $10."
-    assert chat.page.locator("#conversation .bot-row .katex").count() == 0
+    expect(chat.page.locator("#conversation .bot-row .katex")).to_have_count(0)
     chat.ask("$$e=mc^2$$ and \\(a+b\\) too")
     chat.wait_until("document.querySelectorAll('#conversation .bot-row .katex').length === 2")
-    assert chat.page.locator("#conversation .bot-row .katex-display").count() == 1
+    expect(chat.page.locator("#conversation .bot-row .katex-display")).to_have_count(1)
 
 
 def test_no_broken_character_is_ever_shown(app: Program, visit: Visit) -> None:
@@ -160,15 +161,15 @@ def test_no_tab_holds_a_connection_of_its_own(app: Program) -> None:
 
 
 def test_the_page_says_which_model_answers(app: Program, visit: Visit) -> None:
-    assert "Echo" in visit(app).page.locator("#header").inner_text()
+    expect(visit(app).page.locator("#header")).to_contain_text("Echo")
 
 
 def test_it_speaks_the_browsers_language(app: Program, visit: Visit) -> None:
     chat = visit(app, locale="zh-CN")
     assert chat.js("[document.documentElement.lang, document.title]") == ["zh-CN", "办公室聊天"]
-    assert chat.box.get_attribute("placeholder") == "输入消息"
+    expect(chat.box).to_have_attribute("placeholder", "输入消息")
     assert chat.page.locator("#send").text_content().strip() == "发送"
-    assert "由本机的 Echo 回答" in chat.page.locator("#header").inner_text()
+    expect(chat.page.locator("#header")).to_contain_text("由本机的 Echo 回答")
 
 
 def test_the_language_switch_lasts(app: Program, visit: Visit) -> None:
@@ -178,7 +179,7 @@ def test_the_language_switch_lasts(app: Program, visit: Visit) -> None:
     chat.click("language")
     chat.page.wait_for_selector("#again:has-text('重新回答')")
     assert chat.js("document.documentElement.lang") == "zh-CN"
-    assert chat.answers() == ["hello"]
+    settled(chat.answers, ["hello"])
     chat.page.reload()
     chat.ready()
     assert chat.page.locator("#new_chat").text_content().strip() == "新对话"
@@ -186,21 +187,21 @@ def test_the_language_switch_lasts(app: Program, visit: Visit) -> None:
 
 def test_browser_translation_keeps_out_of_the_conversation(app: Program, visit: Visit) -> None:
     chat = visit(app)
-    assert chat.page.locator("#conversation").get_attribute("translate") == "no"
-    assert chat.page.locator("#live").get_attribute("translate") == "no"
+    expect(chat.page.locator("#conversation")).to_have_attribute("translate", "no")
+    expect(chat.page.locator("#live")).to_have_attribute("translate", "no")
 
 
 def test_new_chat_begins_an_empty_conversation(app: Program, visit: Visit) -> None:
     chat = visit(app)
-    assert not chat.is_visible("new_chat")
+    chat.hides("new_chat")
     chat.ask("old")
     chat.click("new_chat")
     chat.page.wait_for_selector("html[data-empty=yes]")
-    assert chat.questions() == []
-    assert not chat.is_visible("again")
+    settled(chat.questions, [])
+    chat.hides("again")
     chat.page.reload()
     chat.ready()
-    assert chat.questions() == []
+    settled(chat.questions, [])
     assert chat.ask("new") == "new"
 
 
@@ -209,13 +210,13 @@ def test_forget_me_asks_once_more(app: Program, visit: Visit) -> None:
     chat.ask("a secret")
     chat.click("forget")
     chat.page.wait_for_timeout(400)
-    assert chat.questions() == ["a secret"]
+    settled(chat.questions, ["a secret"])
     assert "Click again" in str(chat.js("getComputedStyle(document.querySelector('#forget'), '::after').content"))
     chat.click("forget")
     chat.page.wait_for_selector("html[data-empty=yes]")
     chat.page.reload()
     chat.ready()
-    assert chat.questions() == []
+    settled(chat.questions, [])
 
 
 def test_ask_again_replaces_the_last_answer(app: Program, visit: Visit) -> None:
@@ -225,10 +226,10 @@ def test_ask_again_replaces_the_last_answer(app: Program, visit: Visit) -> None:
     chat.ask(text)
     chat.click("again")
     chat.wait_writing_text()
-    assert chat.questions() == ["the first one", text]
+    settled(chat.questions, ["the first one", text])
     chat.wait_for("idle")
     chat.wait_until("document.querySelectorAll('#conversation .bot-row').length === 2")
-    assert chat.answers() == ["the first one", text]
+    settled(chat.answers, ["the first one", text])
 
 
 def test_an_answer_at_its_limit_offers_continue(short_app: Program, visit: Visit) -> None:
@@ -237,16 +238,16 @@ def test_an_answer_at_its_limit_offers_continue(short_app: Program, visit: Visit
     assert chat.answers() == [
         "0123456789abcdefghijklmn\n\nThe answer reached its length limit. Press Continue for more."
     ]
-    assert chat.is_visible("go_on")
+    chat.shows("go_on")
     chat.click("go_on")
     chat.wait_for("writing")
-    assert chat.questions() == ["0123456789abcdefghijklmnopqrst"]
+    settled(chat.questions, ["0123456789abcdefghijklmnopqrst"])
     chat.wait_for("idle")
     assert chat.answers()[-1].startswith("0123456789abcdefghijklmn")
     chat.click("new_chat")
     chat.page.wait_for_selector("html[data-empty=yes]")
     assert chat.ask("short") == "short"
-    assert not chat.is_visible("go_on")
+    chat.hides("go_on")
 
 
 @pytest.mark.parametrize(
@@ -261,7 +262,7 @@ def test_a_message_that_is_too_long_is_cut_with_a_notice(
 ) -> None:
     chat = visit(short_app, locale=locale)
     chat.ask("字" * 41)
-    assert chat.questions() == ["字" * 40]
+    settled(chat.questions, ["字" * 40])
     assert sentence in chat.answers()[0]
 
 
@@ -288,7 +289,7 @@ def test_a_reader_who_scrolled_up_stays_there(app: Program, visit: Visit) -> Non
     chat.wait_for("idle")
     chat.page.wait_for_timeout(600)
     assert abs(float(str(chat.js("scrollY"))) - before) < 5
-    assert chat.is_visible("newest")
+    chat.shows("newest")
     chat.click("newest")
     chat.wait_until("document.scrollingElement.scrollHeight - innerHeight - scrollY < 60")
 

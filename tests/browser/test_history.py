@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import expect
 
-from tests.browser.driver import Chat, Visit
+from tests.browser.driver import Chat, Visit, settled
 from tests.system.program import Program
 
 TITLES = "#conversations .open"
@@ -86,12 +87,12 @@ def test_yesterdays_conversation_is_found_and_gone_on_with(app: Program, visit: 
     lists(chat, ["about apples"])
     chat.page.locator("#find").fill("")
     open_conversation(chat, "about apples")
-    assert chat.questions() == ["about apples", "and pears"]
-    assert chat.answers() == ["about apples", "and pears"]
+    settled(chat.questions, ["about apples", "and pears"])
+    settled(chat.answers, ["about apples", "and pears"])
     assert chat.ask("and plums") == "and plums"
     chat.page.reload()
     chat.ready()
-    assert chat.questions() == ["about apples", "and pears", "and plums"]
+    settled(chat.questions, ["about apples", "and pears", "and plums"])
 
 
 def test_what_the_server_has_forgotten_is_sent_again_with_the_next_question_only(app: Program, visit: Visit) -> None:
@@ -122,14 +123,14 @@ def test_what_the_server_has_forgotten_is_sent_again_with_the_next_question_only
 
 def test_a_conversation_forgotten_under_an_open_page_goes_on(app: Program, visit: Visit) -> None:
     chat = kept_by_the_browser_only(app, visit)
-    assert chat.questions() == ["one"]
+    settled(chat.questions, ["one"])
     chat.click("again")
     chat.wait_for("idle")
     chat.page.wait_for_timeout(300)
-    assert chat.answers() == ["one"]
+    settled(chat.answers, ["one"])
     chat.click("language")
     chat.page.wait_for_selector("#again:has-text('重新回答')")
-    assert chat.questions() == ["one"]
+    settled(chat.questions, ["one"])
 
 
 def test_a_language_switch_keeps_what_only_the_browser_has(app: Program, visit: Visit) -> None:
@@ -137,8 +138,8 @@ def test_a_language_switch_keeps_what_only_the_browser_has(app: Program, visit: 
     chat.click("language")
     chat.page.wait_for_selector("#again:has-text('重新回答')")
     chat.page.wait_for_timeout(300)
-    assert chat.questions() == ["one"]
-    assert "只保存在您的浏览器中" in chat.page.locator("#forgotten").inner_text()
+    settled(chat.questions, ["one"])
+    expect(chat.page.locator("#forgotten")).to_contain_text("只保存在您的浏览器中")
 
 
 def test_rename_pin_and_delete(app: Program, visit: Visit) -> None:
@@ -189,11 +190,11 @@ def test_export_gives_the_words_as_they_are(app: Program, visit: Visit) -> None:
 def test_a_temporary_chat_is_kept_nowhere(app: Program, visit: Visit) -> None:
     chat = visit(app)
     chat.click("temporary")
-    assert "kept nowhere" in chat.page.locator("#welcome").inner_text()
+    expect(chat.page.locator("#welcome")).to_contain_text("kept nowhere")
     chat.ask("between us")
     lists(chat, [])
     tab = chat.js("sessionStorage.getItem('office-chat-tab')")
-    assert "forgotten everywhere in 30 min" in chat.page.locator("#forgotten").inner_text()
+    expect(chat.page.locator("#forgotten")).to_contain_text("forgotten everywhere in 30 min")
     new_chat(chat)
     assert chat.js("JSON.stringify(localStorage)").count("between us") == 0
     assert n_on_the_server(chat, tab) == 0
@@ -234,7 +235,7 @@ def test_a_conversation_open_in_another_tab_is_not_opened_twice(app: Program, vi
     other = chat.new_tab().open()
     other.page.locator(TITLES, has_text="mine").click()
     other.page.wait_for_selector("#place:has-text('open in another tab')")
-    assert other.questions() == []
+    settled(other.questions, [])
 
 
 def test_leaving_while_an_answer_is_written_stops_and_keeps_it(app: Program, visit: Visit) -> None:
@@ -273,4 +274,4 @@ def test_whoever_comes_back_too_late_reads_what_was_written_and_why_it_ends(app:
     chat.ready()
     chat.page.wait_for_selector("#conversation .bot-row:has-text('Nobody was reading any more')")
     assert chat.answers()[0].startswith("word,")
-    assert chat.is_visible("go_on")
+    chat.shows("go_on")

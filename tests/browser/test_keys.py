@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tests.browser.driver import Visit
+from playwright.sync_api import expect
+
+from tests.browser.driver import Visit, settled
 from tests.system.program import Program
 
 PRESS = """(area, options) => {
@@ -15,15 +17,15 @@ PRESS = """(area, options) => {
 
 def test_enter_sends_and_shift_enter_starts_a_new_line(app: Program, visit: Visit) -> None:
     chat = visit(app)
-    assert "Enter sends, Shift + Enter starts a new line" in chat.page.locator("#hint").inner_text()
+    expect(chat.page.locator("#hint")).to_contain_text("Enter sends, Shift + Enter starts a new line")
     chat.box.press_sequentially("one")
     chat.box.press("Shift+Enter")
     chat.box.press_sequentially("two")
     assert chat.box.input_value() == "one\ntwo"
-    assert chat.questions() == []
+    settled(chat.questions, [])
     chat.box.press("Enter")
     chat.page.wait_for_selector("pre.said")
-    assert chat.questions() == ["one\ntwo"]
+    settled(chat.questions, ["one\ntwo"])
 
 
 def test_an_input_methods_enter_does_not_send(app: Program, visit: Visit) -> None:
@@ -34,14 +36,14 @@ def test_an_input_methods_enter_does_not_send(app: Program, visit: Visit) -> Non
     chat.box.evaluate(PRESS, {"isComposing": True, "keyCode": 229})
     chat.box.evaluate(PRESS, {"isComposing": True})
     chat.page.wait_for_timeout(300)
-    assert chat.questions() == []
+    settled(chat.questions, [])
     assert chat.box.input_value() == "nihao"
     keyboard.send("Input.insertText", {"text": "你好"})
     assert chat.box.input_value() == "你好"
     chat.box.press("Enter")
     chat.page.wait_for_selector("pre.said")
     chat.wait_for("idle")
-    assert chat.questions() == ["你好"]
+    settled(chat.questions, ["你好"])
 
 
 def test_safari_ends_the_composition_before_its_enter_and_that_does_not_send_either(app: Program, visit: Visit) -> None:
@@ -55,7 +57,7 @@ def test_safari_ends_the_composition_before_its_enter_and_that_does_not_send_eit
     )
     chat.box.evaluate(PRESS, {"isComposing": False, "keyCode": 229})
     chat.page.wait_for_timeout(300)
-    assert chat.questions() == []
+    settled(chat.questions, [])
     assert chat.box.input_value() == "你好"
 
 
@@ -66,7 +68,7 @@ def test_enter_on_an_empty_box_does_nothing(app: Program, visit: Visit) -> None:
     chat.box.press("Enter")
     chat.page.wait_for_timeout(200)
     assert chat.state() == "idle"
-    assert chat.questions() == []
+    settled(chat.questions, [])
 
 
 def test_enter_while_an_answer_is_written_keeps_the_draft(app: Program, visit: Visit) -> None:
@@ -91,6 +93,6 @@ def test_repeated_clicks_ask_once(app: Program, visit: Visit) -> None:
     chat.js("for (let n = 0; n < 5; n++) document.querySelector('#send').click()")
     chat.wait_answered()
     chat.page.wait_for_timeout(500)
-    assert chat.questions() == ["just once"]
-    assert chat.answers() == ["just once"]
-    assert chat.page.locator("#box div.validation-error").count() == 0
+    settled(chat.questions, ["just once"])
+    settled(chat.answers, ["just once"])
+    expect(chat.page.locator("#box div.validation-error")).to_have_count(0)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from playwright.sync_api import expect
 
-from tests.browser.driver import Visit
+from tests.browser.driver import Visit, settled
 from tests.system.program import Program
 
 
@@ -29,8 +30,8 @@ def test_a_saved_answer_says_so_and_a_press_on_its_mark_asks_afresh(knowing_app,
     note.click()
     note.wait_for(state="detached")
     chat.wait_for("idle")
-    assert chat.answers() == [question]
-    assert chat.questions() == [question]
+    settled(chat.answers, [question])
+    settled(chat.questions, [question])
 
 
 def test_only_the_last_saved_answer_offers_a_fresh_one(knowing_app, visit: Visit):
@@ -39,8 +40,8 @@ def test_only_the_last_saved_answer_offers_a_fresh_one(knowing_app, visit: Visit
     chat.ask("an older question")
     chat.ask("and a newer one")
     chat.page.locator("#conversation .bot-row").nth(1).wait_for()
-    assert chat.page.locator("#conversation .note.afresh").count() == 0
-    assert "Saved answer" in chat.page.locator("#conversation").inner_text()
+    expect(chat.page.locator("#conversation .note.afresh")).to_have_count(0)
+    expect(chat.page.locator("#conversation")).to_contain_text("Saved answer")
 
 
 def test_a_quick_answer_is_there_at_once_beside_a_full_house(programs, visit: Visit):
@@ -69,4 +70,4 @@ def test_markup_in_the_owners_own_words_is_text(knowing_app, visit: Visit):
         assert number < 19
     assert chat.page.title() == title
     assert chat.page.locator("#composer").is_visible()
-    assert chat.page.locator("#conversation a[href^='javascript']").count() == 0
+    expect(chat.page.locator("#conversation a[href^='javascript']")).to_have_count(0)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from playwright import sync_api
+from playwright.sync_api import expect
 
 from tests.browser.conftest import HOST, page_url
 from tests.browser.driver import Chat
@@ -61,10 +62,10 @@ def test_from_the_address_to_an_answer_and_out_again(guarded, new_page, tmp_path
     chat = Chat(page, page_url(guarded))
     page.goto(chat.url + "?a=1")
     assert page.evaluate("document.activeElement.id") == "password"
-    assert please in page.inner_text("main")
+    expect(page.locator("main")).to_contain_text(please)
     shot(page, tmp_path, "login")
     log_in(page, "wrong one")
-    assert wrong in page.inner_text("#problem")
+    expect(page.locator("#problem")).to_contain_text(wrong)
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     shot(page, tmp_path, "wrong")
     log_in(page, PASSCODE)
@@ -89,7 +90,7 @@ def test_it_works_without_a_script_and_in_the_other_language(guarded, new_page):
     page = new_page(locale="en-US", java_script_enabled=False)
     page.goto(page_url(guarded) + "ready")
     page.click("text=中文")
-    assert "请输入口令" in page.inner_text("main")
+    expect(page.locator("main")).to_contain_text("请输入口令")
     log_in(page, PASSCODE)
     assert '"ready"' in page.inner_text("body")
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
+from playwright.sync_api import expect
 
-from tests.browser.driver import Visit
+from tests.browser.driver import Visit, settled
 from tests.system.program import Program
 
 LONG = "This takes five seconds to write. " * 7
@@ -24,7 +25,7 @@ def test_a_refused_message_is_sent_once_a_place_is_free(
         chat.page.wait_for_selector("html[data-in-line=yes]")
     late.send("let me in")
     late.page.wait_for_selector("#when_free:visible")
-    assert late.page.locator("#when_free").inner_text() == button
+    expect(late.page.locator("#when_free")).to_have_text(button)
     late.click("when_free")
     late.page.wait_for_selector("#not_now:visible")
     assert late.box.input_value() == "let me in"
@@ -32,7 +33,7 @@ def test_a_refused_message_is_sent_once_a_place_is_free(
     for chat in inside[1:]:
         chat.click("stop")
     assert late.wait_answered() == "let me in"
-    assert not late.is_visible("not_now")
+    late.hides("not_now")
 
 
 def test_waiting_for_room_can_be_given_up(narrow_app: Program, visit: Visit) -> None:
@@ -49,7 +50,7 @@ def test_waiting_for_room_can_be_given_up(narrow_app: Program, visit: Visit) -> 
     for chat in inside:
         chat.click("stop")
     late.page.wait_for_timeout(4000)
-    assert late.questions() == []
+    settled(late.questions, [])
     assert late.box.input_value() == "let me in"
 
 

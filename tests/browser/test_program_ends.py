@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.browser.driver import Chat, Visit
+from tests.browser.driver import Chat, Visit, settled
 from tests.system.program import Program
 
 pytestmark = pytest.mark.browser
@@ -53,14 +53,14 @@ def writer_and_waiter(visit: Visit, program: Program) -> tuple[Chat, Chat]:
 
 def says(chat: Chat, sentence: str) -> None:
     chat.page.wait_for_selector(f"#place:has-text('{sentence}')")
-    assert not chat.is_visible("stop")
+    chat.hides("stop")
     assert not chat.page.locator(".toast-body").filter(visible=True).count()
 
 
 def is_back_with(chat: Chat, text: str) -> None:
     chat.page.wait_for_selector("html:not([data-lost])[data-ready=yes]")
     chat.wait_until(f"document.querySelector('#box textarea')?.value === {text.strip()!r}")
-    assert chat.is_visible("send")
+    chat.shows("send")
 
 
 def test_a_signal_ends_answers_with_a_word_and_the_pages_come_back(runs, visit):
@@ -107,7 +107,7 @@ def test_an_idle_page_brings_its_conversation_to_the_program_that_was_started_ag
         chat.wait_for("writing")
         chat.wait_for("idle")
     expected = ["my name is Ann", "and a second one", "a third one"][: 3 if next_event == "ask" else 2]
-    assert chat.questions() == expected
+    settled(chat.questions, expected)
     kept = "JSON.parse(Object.entries(localStorage).find(([k]) => k.startsWith('office-chat-c-'))[1]).turns"
     chat.wait_until(f"{kept}.length === {len(expected)}")
     assert chat.js(f"{kept}.map((turn) => turn.question)") == expected

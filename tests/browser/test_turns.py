@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import httpx
 import pytest
+from playwright.sync_api import expect
 
-from tests.browser.driver import Chat, Visit
+from tests.browser.driver import Chat, Visit, settled
 from tests.system.program import Program
 
 MARKDOWN = "# Title\n\n```python\ndef f(x):\n\treturn x  # <b>\n```\n\n|a|b|\n|-|-|\n|1|2|\n\n$$e=mc^2$$ **bold**"
@@ -61,18 +62,18 @@ def test_an_edited_question_replaces_what_came_after_it(app: Program, visit: Vis
     row.hover()
     row.locator("[data-act=edit]").click()
     assert chat.box.input_value() == "two"
-    assert "changing an earlier message" in chat.page.locator("#edit").inner_text()
+    expect(chat.page.locator("#edit")).to_contain_text("changing an earlier message")
     chat.box.fill("another two, which takes some time to be written")
     chat.box.press("Enter")
     chat.wait_writing_text()
-    assert chat.questions() == ["one", "another two, which takes some time to be written"]
+    settled(chat.questions, ["one", "another two, which takes some time to be written"])
     chat.wait_for("idle")
     chat.wait_until("document.querySelectorAll('#conversation .bot-row').length === 2")
-    assert chat.answers() == ["one", "another two, which takes some time to be written"]
-    assert not chat.is_visible("edit")
+    settled(chat.answers, ["one", "another two, which takes some time to be written"])
+    chat.hides("edit")
     chat.page.reload()
     chat.ready()
-    assert chat.questions() == ["one", "another two, which takes some time to be written"]
+    settled(chat.questions, ["one", "another two, which takes some time to be written"])
     assert chat.ask("three again") == "three again"
 
 
@@ -90,7 +91,7 @@ def test_editing_can_be_given_up_and_the_draft_is_still_there(app: Program, visi
     assert chat.box.input_value() == "my draft"
     chat.box.press("Enter")
     chat.wait_answered(2)
-    assert chat.questions() == ["one", "my draft"]
+    settled(chat.questions, ["one", "my draft"])
 
 
 def test_a_thumb_is_counted_and_lasts(app: Program, visit: Visit) -> None:
@@ -114,11 +115,11 @@ def test_a_counter_appears_near_the_limit_in_characters_as_the_server_counts(sho
     chat = visit(short_app)
     count = chat.page.locator("#count")
     chat.box.fill("𠮷" * 31)
-    assert count.inner_text() == ""
+    expect(count).to_have_text("")
     chat.box.fill("𠮷" * 36)
-    assert count.inner_text() == "36 of 40 characters"
+    expect(count).to_have_text("36 of 40 characters")
     chat.box.fill("𠮷" * 41)
-    assert count.inner_text() == "41 of 40 characters: only the first 40 will be used"
+    expect(count).to_have_text("41 of 40 characters: only the first 40 will be used")
 
 
 @pytest.mark.parametrize(("locale", "n_han"), [("en-US", False), ("zh-CN", True)])
@@ -130,13 +131,13 @@ def test_the_empty_page_offers_questions_and_beginnings(app: Program, visit: Vis
     chat.page.locator("#welcome [data-begin]").first.click()
     begun = chat.box.input_value()
     assert begun.endswith("\n\n")
-    assert chat.questions() == []
+    settled(chat.questions, [])
     chat.box.fill("")
     question = chat.page.locator("#welcome [data-ask]").first
     text = question.inner_text()
     question.click()
     assert chat.wait_answered() == text
-    assert chat.questions() == [text]
+    settled(chat.questions, [text])
 
 
 def test_the_owner_can_ask_other_questions(programs, visit: Visit) -> None:
@@ -153,5 +154,5 @@ def test_a_browser_that_is_too_old_gets_a_sentence(app: Program, browser, missin
     page.add_init_script(f"window.{missing} = undefined" if "." not in missing else f"{missing} = undefined")
     page.goto(page_url(app))
     page.wait_for_selector("p:has-text('This browser is too old')")
-    assert "此浏览器版本过低" in page.inner_text("body")
+    expect(page.locator("body")).to_contain_text("此浏览器版本过低")
     context.close()

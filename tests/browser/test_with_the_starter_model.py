@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import expect
 
 from tests.browser.conftest import Programs
 from tests.browser.driver import Visit
@@ -20,7 +21,7 @@ def model_app(programs: Programs, starter_model: Path) -> Program:
 
 def test_it_knows_the_capital_of_france(model_app: Program, visit: Visit) -> None:
     chat = visit(model_app)
-    assert "SmolLM2" in chat.page.locator("#header").inner_text()
+    expect(chat.page.locator("#header")).to_contain_text("SmolLM2")
     assert "Paris" in chat.ask("What is the capital of France? One word.")
 
 
