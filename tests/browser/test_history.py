@@ -275,3 +275,12 @@ def test_whoever_comes_back_too_late_reads_what_was_written_and_why_it_ends(app:
     chat.page.wait_for_selector("#conversation .bot-row:has-text('Nobody was reading any more')")
     assert chat.answers()[0].startswith("word,")
     chat.shows("go_on")
+
+
+def test_a_tab_that_is_closed_gives_a_last_sign(app: Program, visit: Visit) -> None:
+    chat = visit(app)
+    chat.ask("remember this")
+    tab = chat.js("sessionStorage.getItem('office-chat-tab')")
+    with chat.page.expect_request("**/place") as sign:
+        chat.js("window.dispatchEvent(new Event('pagehide'))")
+    assert sign.value.header_value("x-tab") == tab

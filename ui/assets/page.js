@@ -315,7 +315,11 @@
   let isLost = ""; // the key of the sentence
   let isLeaving = false;
   let nStreams = 0;
-  window.addEventListener("pagehide", () => { isLeaving = true; });
+  window.addEventListener("pagehide", () => {
+    isLeaving = true;
+    // The time a conversation is kept for begins when its tab is closed: this is the tab's last sign.
+    if (root.dataset.empty === "no") plainFetch("place", { headers: { "X-Tab": tab }, keepalive: true }).catch(() => {});
+  });
   window.addEventListener("pageshow", () => { isLeaving = false; });
   const answers = async (path) => {
     try {
