@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from appliance.engine.request import EngineInfo
+    from appliance.front_door import DoorView
     from appliance.lifecycle import Appliance
     from appliance.paths import Paths
-    from appliance.settings import Settings
     from ui.interface import Page
 
 _log = logging.getLogger("app")
@@ -60,7 +60,6 @@ def run(flags: dict[str, Any], began: float) -> None:
     from appliance.lifecycle import Appliance
     from appliance.log import open_log
     from appliance.paths import Paths
-    from appliance.server import bind
     from appliance.settings_files import load_settings
 
     config = flags.pop("config", None)
@@ -69,7 +68,7 @@ def run(flags: dict[str, Any], began: float) -> None:
     paths.prepare()
     open_log(paths.logs)
     appliance = Appliance(settings, paths)
-    with bind(settings.host, settings.port) as sock:
+    with appliance.door.open() as sock:
         appliance.spawn()
         try:
             _say("Office Chat is starting...")
@@ -122,7 +121,7 @@ async def serve(appliance: Appliance, app: FastAPI, page: Page, sock: socket.soc
     """Answer until a signal comes; then drain and close. Raises ApplianceError when it cannot begin."""
     from appliance.server import Server, server_config, start_failed
 
-    settings = appliance.settings
+    host, port = appliance.settings.host, appliance.door.port
 
     async def before_shutdown() -> None:
         appliance.chat.refuse_new()
@@ -131,7 +130,7 @@ async def serve(appliance: Appliance, app: FastAPI, page: Page, sock: socket.soc
         # Without this the page's streams never end; before the drain it would cut answers off.
         await page.close()
 
-    server = Server(server_config(app, settings.host, settings.port), before_shutdown)
+    server = Server(server_config(app, host, port), before_shutdown)
     await appliance.start()
     serving = asyncio.create_task(server.serve(sockets=[sock]))
     announcing = asyncio.create_task(_announce(appliance, began))
@@ -143,7 +142,7 @@ async def serve(appliance: Appliance, app: FastAPI, page: Page, sock: socket.soc
         if announcing.done():
             announcing.result()
     except OSError as error:
-        raise start_failed(error, settings.host, settings.port) from error
+        raise start_failed(error, host, port) from error
     finally:
         announcing.cancel()
         await appliance.close()
@@ -160,37 +159,49 @@ async def _announce(appliance: Appliance, began: float) -> None:
     finally:
         loading.cancel()
     _log.info("ready after %.1f s: %s, %s slots", time.monotonic() - began, info.model_name, info.n_slots)
-    _say_addresses(appliance.settings, info)
-    await _open_browser(appliance.settings)
+    _say_addresses(await asyncio.to_thread(appliance.door.look), info)
+    await _open_browser(appliance)
 
 
-def _say_addresses(settings: Settings, info: EngineInfo) -> None:
-    from appliance.network import lan_addresses
-
-    everywhere = settings.host in ("0.0.0.0", "::")  # noqa: S104 -- compared, not bound
-    addresses = lan_addresses() if everywhere else [settings.host]
-    lines = [f"Ready: {info.model_name} answers.", f"  On this PC:     {_own_url(settings)}"]
-    if everywhere or not settings.host.startswith("127."):
-        lines += [f"  For colleagues: http://{address}:{settings.port}" for address in addresses]
-        if not addresses:
-            lines.append("  For colleagues: this PC is not connected to a network.")
-        else:
-            lines.append("  (If colleagues cannot open it, allow this port in this PC's firewall.)")
+def _say_addresses(view: DoorView, info: EngineInfo) -> None:
+    """The addresses, best first, with the code of the first one and what the owner may have to do."""
+    lines = [f"Ready: {info.model_name} answers.", f"  On this PC:     {view.own_url}"]
+    lines += [f"  For colleagues: {url}" for url in view.urls]
+    if view.is_shared and not view.urls:
+        lines.append("  For colleagues: this PC is not connected to a network.")
+    if view.changed_from:
+        lines.append(f"  The address has changed: it was {view.changed_from}. Hand out the new one.")
+    if view.urls and view.firewall.command:
+        lines += [
+            "  If colleagues cannot open it, this lets them through the firewall:",
+            f"    {view.firewall.command}",
+        ]
+    elif view.urls:
+        lines.append("  (If colleagues cannot open it, allow this port in this PC's firewall.)")
     _say("\n".join(lines))
+    if view.urls:
+        from appliance.front_door import qr_console
+
+        code = qr_console(view.url)
+        if sys.stdout is not None and _can_write(code, sys.stdout.encoding):
+            _say(code)
 
 
-def _own_url(settings: Settings) -> str:
-    host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104 -- compared, not bound
-    return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
+def _can_write(text: str, encoding: str) -> bool:
+    try:
+        text.encode(encoding)
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
 
 
-async def _open_browser(settings: Settings) -> None:
+async def _open_browser(appliance: Appliance) -> None:
     # Without a display, Linux would open a text browser inside this console.
     has_display = sys.platform != "linux" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    if settings.open_browser and has_display:
+    if appliance.settings.open_browser and has_display:
         import webbrowser
 
-        await asyncio.to_thread(webbrowser.open, _own_url(settings))
+        await asyncio.to_thread(webbrowser.open, appliance.door.look().own_url)
 
 
 def _prepare_gradio(paths: Paths) -> None:

@@ -9,7 +9,7 @@ The admin has given the admin password; as long as none is set, it is whoever si
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, Literal
@@ -97,8 +97,10 @@ class Access:
         self._persons = persons
 
     @classmethod
-    def of(cls, settings: Settings, paths: Paths, persons: Persons, secret: bytes) -> Access:
-        """The rights the settings and the data folder say.
+    def of(
+        cls, settings: Settings, paths: Paths, persons: Persons, secret: bytes, announced: Callable[[], str] = str
+    ) -> Access:
+        """The rights the settings and the data folder say; `announced` as for KnownHosts.
 
         Raises:
             StartFailed: a passcode is asked for and none is set, or a file of rights cannot be read.
@@ -112,7 +114,8 @@ class Access:
             "admin": settings.admin_login_hours * 3600,
         }
         logins = Logins(secret, passwords, paths.ended_logins, lasts_s)
-        hosts = KnownHosts(settings.allowed_host_names)
+        names = [f"{settings.lan_name}.local"] if settings.lan_name else []
+        hosts = KnownHosts((*settings.allowed_host_names, *names), announced=announced)
         return cls(settings.access, persons, passwords, logins, keys, hosts)
 
     def identify(self, connection: HTTPConnection, host: Authority) -> Caller:

@@ -19,6 +19,7 @@ from starlette.datastructures import Headers
 _AUTHORITY = re.compile(
     r"(?:\[(?P<v6>[0-9A-Fa-f:.]{2,45})\]|(?P<name>[A-Za-z0-9._-]{1,253}))(?::(?P<port>[0-9]{1,5}))?"
 )
+_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _DEFAULT_PORTS: Final[Mapping[str, int]] = {"http": 80, "https": 443}
 _MAX_PORT = 65535
 _PASSED_ON: Final = frozenset({"forwarded", "via", "x-real-ip", "x-client-ip", "true-client-ip", "cf-connecting-ip"})
@@ -67,12 +68,22 @@ def is_same_origin(origin: str, host: Authority) -> bool:
 
 
 class KnownHosts:
-    """The hosts this PC answers to: its loopback names, the address asked, its name, and the owner's list."""
+    """The hosts this PC answers to: its loopback names, the address asked, its names, and the owner's list."""
 
-    def __init__(self, extra: Iterable[str], own_name: Callable[[], str] = socket.gethostname) -> None:
-        """`extra`: the owner's names and addresses, as `parse_host_list` gives them."""
+    def __init__(
+        self,
+        extra: Iterable[str],
+        own_name: Callable[[], str] = socket.gethostname,
+        announced: Callable[[], str] = str,
+    ) -> None:
+        """
+        Args:
+            extra: the owner's names and addresses, as `parse_host_list` gives them.
+            announced: the name it has on the office network at present; "" for none.
+        """
         self._extra = frozenset(extra)
         self._own_name = own_name
+        self._announced = announced
 
     def knows(self, host: Authority, local_address: str | None) -> bool:
         """Whether `host` is ours. `local_address` is this end of the connection: what was reached is ours."""
@@ -83,13 +94,18 @@ class KnownHosts:
             return local_address is not None and address == _address(local_address)
         name = self._own_name().lower().removesuffix(".")
         short = name.partition(".")[0]
-        return host.host in {name, short, f"{short}.local"} - {""}
+        return host.host in {name, short, f"{short}.local", self._announced()} - {""}
 
 
 def parse_host_list(text: str) -> tuple[str, ...] | None:
     """Names and addresses, without ports, of a list like "chat.example, 10.0.0.5"; None where one cannot be read."""
     hosts = [_bare_host(part.strip()) for part in text.split(",") if part.strip()]
     return None if None in hosts else tuple(host for host in hosts if host is not None)
+
+
+def is_label(text: str) -> bool:
+    """Whether it can stand before `.local` in a name on the network."""
+    return _LABEL.fullmatch(text) is not None
 
 
 def _bare_host(text: str) -> str | None:

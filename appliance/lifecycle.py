@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from datetime import datetime
 from pathlib import Path
@@ -16,6 +15,7 @@ from appliance.engine.client import EngineClient
 from appliance.engine.cpu import thread_count
 from appliance.engine.request import EngineInfo
 from appliance.errors import StartFailed
+from appliance.front_door import FrontDoor
 from appliance.janitor import keep_house
 from appliance.log import where
 from appliance.models import find_model
@@ -34,7 +34,7 @@ DRAIN_S = 2.0
 
 
 class Appliance:
-    """Engine, chat service, persons and rights. Order: build, spawn, start, drain, close."""
+    """Engine, chat service, persons, rights and front door. Order: build, spawn, start, drain, close."""
 
     def __init__(self, settings: Settings, paths: Paths) -> None:
         """Find the model; raises ModelFileError or StartFailed. Nothing runs yet."""
@@ -44,9 +44,10 @@ class Appliance:
         self.chat = ChatService(self.engine, settings, known=_known(settings, paths))
         secret = load_secret(paths.secret)
         self.persons = Persons(secret)
-        self.access = Access.of(settings, paths, self.persons, secret)
+        self.door = FrontDoor(paths.front_door, settings.host, settings.port, settings.lan_name)
+        self.access = Access.of(settings, paths, self.persons, secret, self._announced_name)
         self.limits = RateLimits(settings.questions_per_minute, settings.questions_per_minute_and_address)
-        self._housekeeping: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
 
     def spawn(self) -> None:
         """Start the engine's process; before slow imports, so that it loads beside them."""
@@ -59,8 +60,10 @@ class Appliance:
     async def start(self) -> None:
         """Attach to the running loop; does not wait for the engine."""
         await self.engine.start()
-        self._housekeeping = asyncio.get_running_loop().create_task(keep_house(self.chat.jobs()))
-        self._housekeeping.add_done_callback(_report)
+        for work in (keep_house(self.chat.jobs()), self.door.announce()):
+            task = asyncio.get_running_loop().create_task(work)
+            task.add_done_callback(_report)
+            self._tasks.append(task)
 
     async def wait_ready(self) -> EngineInfo:
         """Wait until the model is loaded and warmed up; raises ModelFileError or EngineFailed."""
@@ -71,13 +74,16 @@ class Appliance:
         await self.chat.drain(DRAIN_S)
 
     async def close(self) -> None:
-        """End the housekeeping and the engine's process."""
-        if self._housekeeping is not None:
-            self._housekeeping.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._housekeeping
+        """End what goes on in the background, and the engine's process."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
         await self.chat.close()
         await self.engine.close()
+
+    def _announced_name(self) -> str:
+        return self.door.local_name
 
 
 def _known(settings: Settings, paths: Paths) -> Known:
@@ -112,4 +118,4 @@ def _model_to_load(settings: Settings, paths: Paths) -> Path:
 
 def _report(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
-        _log.error("housekeeping failed: %s", where(error))
+        _log.error("what goes on in the background failed: %s", where(error))

@@ -73,6 +73,11 @@ class Paths:
         return self.data_dir / "tuned"
 
     @property
+    def front_door(self) -> Path:
+        """Port and address, remembered from start to start."""
+        return self.data_dir / "front-door.json"
+
+    @property
     def temp(self) -> Path:
         """For Gradio's own files: the system's folder of that kind may belong to another user."""
         return self.data_dir / "temp"

@@ -45,7 +45,14 @@ class Settings(BaseModel):
         "0.0.0.0",  # noqa: S104 -- colleagues on the LAN are to reach it
         "Address to listen on; 127.0.0.1 keeps colleagues out.",
     )
-    port: int = _row(7860, "Port to listen on.", ge=1, le=65535)
+    port: int = _row(
+        0, "Port to listen on; 0: a free one, chosen at the first start and the same ever after.", ge=0, le=65535
+    )
+    lan_name: str = _row(
+        "office-chat",
+        "Name on the office network: office-chat makes it office-chat.local (mDNS); empty: none.",
+        max_length=63,
+    )
     access: Literal["open", "passcode"] = _row(
         "open", "Who may chat: open, everybody who reaches the address; passcode, who knows the shared passcode."
     )

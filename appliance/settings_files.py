@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from appliance.errors import SettingsError
-from appliance.hosts import parse_host_list
+from appliance.hosts import is_label, parse_host_list
 from appliance.paths import CONFIG_NAME, default_data_dir
 from appliance.settings import Settings, expected, parse_cores
 
@@ -107,6 +107,9 @@ def _cross_check(settings: Settings, origins: Mapping[str, str]) -> None:
         raise _conflict("engine_cores", settings, origins, right)
     if parse_host_list(settings.allowed_hosts) is None:
         raise _conflict("allowed_hosts", settings, origins, "names or addresses without ports, like chat.example")
+    if settings.lan_name and not is_label(settings.lan_name):
+        right = "small letters, digits and hyphens, like office-chat, without .local"
+        raise _conflict("lan_name", settings, origins, right)
     if settings.engine_priority == "realtime" and not 0 < len(cores) < n_cores:
         right = "another one, or engine_cores that leave at least one core to other programs"
         raise _conflict("engine_priority", settings, origins, right)

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import Final, Literal, get_args
 
+from ui.words_front_door import FRONT_DOOR
+
 Language = Literal["zh", "en"]
 
 LANGUAGES: Final[tuple[Language, ...]] = get_args(Language)
 
-SENTENCES: Final[dict[Language, dict[str, str]]] = {
+_PAGE: Final[dict[Language, dict[str, str]]] = {
     "en": {
         "title": "Office Chat",
         "model": "{model} answers on this PC; nothing leaves the office network.",
@@ -273,6 +275,9 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "page_too_old": "此浏览器版本过低，请使用 Chrome 或 Edge 108、Firefox 101、Safari 16 或更新的版本。",
         "page_failed": "出了点问题，请再试一次。",
     },
+}
+SENTENCES: Final[dict[Language, dict[str, str]]] = {
+    language: _PAGE[language] | FRONT_DOOR[language] for language in LANGUAGES
 }
 
 

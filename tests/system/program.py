@@ -17,6 +17,8 @@ import psutil
 ROOT = Path(__file__).resolve().parents[2]
 START_S = 60.0
 ENGINE_ALONE: dict[str, object] = {"answer_cache_scope": "off", "quick_answers": False}
+UNNAMED: dict[str, object] = {"lan_name": ""}
+"""Many programs of the tests run at a time, and one network has one office-chat.local."""
 
 
 def free_port() -> int:
@@ -53,7 +55,9 @@ class Program:
         self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.began = time.monotonic()
-        variables = {f"OFFICE_CHAT_{name.upper()}": str(value) for name, value in (ENGINE_ALONE | settings).items()}
+        variables = {
+            f"OFFICE_CHAT_{name.upper()}": str(value) for name, value in (ENGINE_ALONE | UNNAMED | settings).items()
+        }
         self.process = subprocess.Popen(
             [sys.executable, "app.py", "--no-browser", "--data-dir", str(data_dir), "--port", str(self.port), *flags],
             cwd=ROOT,

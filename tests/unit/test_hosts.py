@@ -99,6 +99,15 @@ def test_an_address_is_ours_only_on_the_connection_that_reached_it():
     assert not HOSTS.knows(LAN, None)
 
 
+def test_the_name_announced_on_the_network_is_known_as_long_as_it_is_announced():
+    announced = ["office-chat-2.local"]
+    hosts = KnownHosts((), own_name=lambda: "pc1", announced=lambda: announced[0])
+    assert hosts.knows(Authority("office-chat-2.local"), None)
+    announced[0] = ""
+    assert not hosts.knows(Authority("office-chat-2.local"), None)
+    assert not hosts.knows(Authority(""), None)
+
+
 def test_a_domain_name_of_the_pc_itself_is_known_in_all_its_forms():
     hosts = KnownHosts((), own_name=lambda: "PC1.office.example")
     assert [hosts.knows(Authority(name), None) for name in ("pc1", "pc1.local", "pc1.office.example", "pc1.other")] == [

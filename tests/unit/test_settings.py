@@ -56,7 +56,7 @@ def test_threads_out_of_range_are_refused(tmp_path, value):
 
 def test_a_flag_is_spelt_as_it_is_typed(tmp_path):
     assert refused(tmp_path, port="http").startswith(
-        '--port = "http" in the command line: expected a whole number from 1'
+        '--port = "http" in the command line: expected a whole number from 0'
     )
 
 
@@ -74,7 +74,16 @@ def test_an_unknown_variable_stops_the_start_too(tmp_path):
 
 
 def test_the_variable_of_the_set_up_is_no_setting(tmp_path):
-    assert load(tmp_path, env={"OFFICE_CHAT_WHEELS": "/somewhere"}).port == 7860
+    assert load(tmp_path, env={"OFFICE_CHAT_WHEELS": "/somewhere"}).port == 0
+
+
+@pytest.mark.parametrize("name", ["Office", "办公室", "office-chat.local", "-x", "x-", "a b"])
+def test_a_name_that_cannot_stand_in_the_network_is_refused(tmp_path, name):
+    assert "like office-chat, without .local" in refused(tmp_path, f'lan_name = "{name}"')
+
+
+def test_no_name_is_a_choice(tmp_path):
+    assert load(tmp_path, 'lan_name = ""').lan_name == ""
 
 
 def test_choices_are_listed(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 
 from appliance.errors import StartFailed
 from appliance.log import open_log, where
-from appliance.network import lan_addresses
+from appliance.network import Adapter, lan_addresses, office_adapters
 from appliance.paths import Paths, default_data_dir
 
 HOME = Path("/home/u")
@@ -45,19 +45,37 @@ def test_a_folder_that_cannot_be_written_is_named_with_the_remedy(tmp_path):
         Paths(tmp_path / "file").prepare()
 
 
+ADAPTERS = [
+    Adapter("lo", "127.0.0.1"),
+    Adapter("docker0", "172.17.0.1"),
+    Adapter("eth1", "169.254.3.4"),
+    Adapter("tun0", "10.8.0.2"),
+    Adapter("eth0", "93.184.215.14"),
+    Adapter("wlan0", "192.168.1.7"),
+    Adapter("vEthernet (WSL)", "172.20.0.1"),
+    Adapter("Ethernet 3", "100.101.7.8"),
+    Adapter("corp", "10.9.0.2", is_tunnel=True),
+    Adapter("br0", "192.168.2.7"),
+]
+
+
 def test_addresses_of_real_adapters_come_first_and_useless_ones_never():
-    found = lan_addresses(
-        [
-            ("lo", "127.0.0.1"),
-            ("docker0", "172.17.0.1"),
-            ("eth1", "169.254.3.4"),
-            ("tun0", "10.8.0.2"),
-            ("eth0", "93.184.215.14"),
-            ("wlan0", "192.168.1.7"),
-            ("vEthernet (WSL)", "172.20.0.1"),
-        ]
-    )
-    assert found == ["192.168.1.7", "93.184.215.14", "172.17.0.1", "10.8.0.2", "172.20.0.1"]
+    real = ["192.168.1.7", "192.168.2.7", "93.184.215.14"]
+    virtual = ["172.17.0.1", "10.8.0.2", "172.20.0.1", "10.9.0.2", "100.101.7.8"]
+    assert [adapter.address for adapter in office_adapters(ADAPTERS, default="")] == real + virtual
+    assert lan_addresses(ADAPTERS, default="") == real
+
+
+def test_the_adapter_that_leads_out_is_the_first_unless_it_is_a_vpn():
+    assert lan_addresses(ADAPTERS, default="192.168.2.7")[0] == "192.168.2.7"
+    assert lan_addresses(ADAPTERS, default="10.8.0.2")[0] == "192.168.1.7"
+
+
+def test_addresses_of_virtual_adapters_are_better_than_none():
+    assert lan_addresses([Adapter("wg0", "10.8.0.2"), Adapter("docker0", "172.17.0.1")], default="10.8.0.2") == [
+        "10.8.0.2",
+        "172.17.0.1",
+    ]
 
 
 def test_this_pc_can_be_asked():
