@@ -148,6 +148,8 @@ def _open(directory: Path, limit_bytes: int) -> diskcache.Cache:
     for _ in range(2):
         try:
             return diskcache.Cache(str(directory), size_limit=limit_bytes, tag_index=True, timeout=5)
+        except sqlite3.OperationalError as error:  # locked, or not to be read now: what lies there may be well
+            raise OSError("the store of parked conversations cannot be opened now") from error
         except sqlite3.DatabaseError:
             log.warning("parked conversations on disk are damaged: starting afresh")
             with contextlib.suppress(FileNotFoundError):

@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 from typing import Any, Final
 
 from appliance.engine.config import EngineConfig
-from appliance.engine.request import Message, Request
+from appliance.engine.request import Delta, Message, Request
 from appliance.engine.wire import Report
 from bench.command import Bench
 from bench.interleave import progress
@@ -116,7 +116,10 @@ def _serve(connection: Connection, config: EngineConfig, seed: int, n_steps: int
     for at in range(config.n_slots):
         messages = (Message("system", SYSTEM_PROMPT), Message("user", questions.short()))
         engine.submit(Request(f"{at}", messages, config.max_answer_tokens))
-    while engine.n_decoded_total < config.n_slots * _WARM_STEPS:
+    begun: set[str] = set()
+    while len(begun) < config.n_slots:  # until no prompt is left to be read
+        begun |= {request_id for request_id, update in engine.step() if isinstance(update, Delta)}
+    for _ in range(_WARM_STEPS):
         engine.step()
     clocks = _Clocks()
     clocks.around(llama, "llama_decode", LLAMA)

@@ -26,6 +26,8 @@ FLAGS = [
     "--no-first-run",
     f"--host-resolver-rules=MAP {HOST} 127.0.0.1",
 ]
+ROOMY: dict[str, object] = {"max_context_tokens": 2048, "max_answer_tokens": 512}
+"""So that the echo of the longest message is not cut."""
 
 
 class Programs:
@@ -69,13 +71,14 @@ def browser(chromium: str) -> Iterator[sync_api.Browser]:
 @pytest.fixture
 def app(programs: Programs) -> Program:
     """Sixteen answers at once, as by default; a short grace, so that a test leaves nothing to the next."""
-    return programs.get(disconnect_grace_s=3)
+    return programs.get(disconnect_grace_s=3, **ROOMY)
 
 
 @pytest.fixture
 def narrow_app(programs: Programs) -> Program:
     """One answer at a time, two questions waiting."""
-    return programs.get(max_batch_size=1, look_ahead=0, queue_size=2, disconnect_grace_s=1, disconnect_grace_busy_s=1)
+    narrow = {"max_batch_size": 1, "look_ahead": 0, "queue_size": 2}
+    return programs.get(**narrow, disconnect_grace_s=1, disconnect_grace_busy_s=1, **ROOMY)
 
 
 @pytest.fixture

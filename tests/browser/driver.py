@@ -8,6 +8,8 @@ from collections.abc import Callable
 from playwright import sync_api
 
 SETTLE_S = 5.0
+LONG = "This takes ten seconds to write. " * 15
+"""As long as a message may be; the echo engine repeats some fifty characters a second."""
 
 
 def settled(read: Callable[[], object], expected: object) -> None:

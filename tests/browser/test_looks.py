@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from tests.browser.driver import Chat, Visit
+from tests.browser.driver import LONG, Chat, Visit
 from tests.system.program import Program
 
 ANSWER = "# Title\n\nSome `code` and a [link](http://office.test/).\n\n```python\nx = 1  # one\n```\n\n"
@@ -48,7 +48,7 @@ def test_axe_finds_nothing_serious_while_people_wait(narrow_app: Program, visit:
     inside = [visit(narrow_app) for _ in range(3)]
     late = visit(narrow_app)
     for chat in inside:
-        chat.send("This takes five seconds to write. " * 7)
+        chat.send(LONG)
     for chat in inside[1:]:
         chat.page.wait_for_selector("html[data-in-line=yes]")
     late.send("let me in")

@@ -7,10 +7,8 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.driver import Visit, settled
+from tests.browser.driver import LONG, Visit, settled
 from tests.system.program import Program
-
-LONG = "This takes five seconds to write. " * 7
 
 
 @pytest.mark.parametrize(("locale", "button"), [("en-US", "Send when free"), ("zh-CN", "有空位时发送")])

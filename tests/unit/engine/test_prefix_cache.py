@@ -7,6 +7,7 @@ import sqlite3
 import stat
 import time
 
+import diskcache
 import numpy as np
 import pytest
 
@@ -253,6 +254,23 @@ def test_a_damaged_store_is_replaced(clock, shelf, tmp_path):
     parked.park(ANN, [1, 2], data(1))
     wait_written(parked._shelf)
     assert ids(parked.take(ANN)) == [1, 2]
+
+
+def test_a_store_that_is_locked_is_left_alone(clock, shelf, tmp_path, monkeypatch):
+    parked = cache(clock, shelf(), ram_bytes=0)
+    parked.park(ANN, [1, 2], data(1))
+    wait_written(parked._shelf)
+    parked.close()
+    opens = diskcache.Cache
+
+    def locked(*_args, **_options):
+        raise sqlite3.OperationalError("database is locked")
+
+    monkeypatch.setattr(diskcache, "Cache", locked)
+    with pytest.raises(OSError, match="cannot be opened now"):
+        shelf()
+    monkeypatch.setattr(diskcache, "Cache", opens)
+    assert ids(cache(clock, shelf(), ram_bytes=0).take(ANN)) == [1, 2]
 
 
 def test_a_damaged_state_is_no_state(clock, shelf, tmp_path):
