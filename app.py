@@ -102,6 +102,7 @@ def build_page(appliance: Appliance, paths: Paths) -> tuple[FastAPI, Page]:
     from ui import interface
     from ui.login_page import make_login_router
     from ui.messages import in_both
+    from ui.model_upload import make_upload_router
 
     settings, chat, persons = appliance.settings, appliance.chat, appliance.persons
     limits = appliance.limits
@@ -110,6 +111,7 @@ def build_page(appliance: Appliance, paths: Paths) -> tuple[FastAPI, Page]:
         make_stream_router(chat, settings, limits),
         make_page_router(chat, persons, settings),
         make_login_router(appliance.access, limits, settings.language),
+        make_upload_router(appliance.models, settings.language),
     ]
     app = make_app(routers, persons, appliance.access, in_both)
     page = interface.build(chat, settings, persons, limits)

@@ -123,6 +123,11 @@ class Answer:
         """The tokens of the whole text; none where those of its beginning are not known."""
         return tuple(self._token_ids) if self._has_all_ids else ()
 
+    def drop_token_ids(self) -> None:
+        """Those there are were another model's."""
+        self._has_all_ids = self._has_all_ids and not self.text and self.origin is Origin.MODEL
+        self._token_ids.clear()
+
     @property
     def is_stopped(self) -> bool:
         """Whether somebody ended it before its end."""

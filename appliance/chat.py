@@ -6,7 +6,6 @@ Who writes the answer is decided in replies.py.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import secrets
 import time
@@ -23,7 +22,7 @@ from appliance.errors import Closing, EmptyInput, NotReady, UnknownPerson
 from appliance.janitor import Job
 from appliance.log import where
 from appliance.replies import Known, Replies
-from appliance.sessions import Conversation, Session, SessionStore, Turn
+from appliance.sessions import Conversation, Session, SessionStore, Turn, program_conversation
 from appliance.settings import Settings
 from appliance.watch import Counts, Watch
 
@@ -207,11 +206,12 @@ class ChatService:
             request_id=request_id,
             messages=asked,
             person=person,
-            conversation=_beginning(asked),
+            conversation=program_conversation(asked),
             max_tokens=max_tokens or self._settings.max_answer_tokens,
             sampling=sampling,
             stop=stop,
             refuse_long_input=True,
+            model=self._replies.model,
         )
         found = await self._replies.find(request, fresh=fresh, whole=True)
         reply, place = self._reply(request, found, (person, request_id) if is_page else None, fresh=fresh)
@@ -230,6 +230,12 @@ class ChatService:
             Job("conversations", _SWEEP_S, self._sessions.sweep),
             *self._replies.jobs(),
         ]
+
+    def model_changed(self) -> None:
+        """Another model answers from now on: conversations stay, their token ids were the old one's."""
+        self._sessions.drop_token_ids()
+        for answer in self._answers:
+            answer.drop_token_ids()
 
     def refuse_new(self) -> None:
         """From now on every new question hears that the program is shutting down."""
@@ -307,6 +313,7 @@ class ChatService:
             max_tokens=self._settings.max_answer_tokens,
             person=key[0],
             conversation=key[1],
+            model=self._replies.model,
         )
 
     def _with_system(self, messages: Sequence[Message]) -> tuple[Message, ...]:
@@ -382,13 +389,6 @@ def _key(person: str | None, tab: str | None) -> Key:
 
 def _new_id() -> str:
     return secrets.token_hex(12)
-
-
-def _beginning(messages: Sequence[Message]) -> str:
-    """Names a program's conversation by what never changes in it: everything up to its first question."""
-    n_first = next(i for i, message in enumerate(messages) if message.role == "user") + 1
-    texts = "\0".join(message.text for message in messages[:n_first])
-    return hashlib.sha256(texts.encode("utf-8", errors="replace")).hexdigest()
 
 
 def _report_unforeseen(task: asyncio.Task[None]) -> None:

@@ -18,14 +18,19 @@ class SettingsError(ApplianceError):
 class ModelFileError(ApplianceError):
     """A model file that cannot be used: names the file, what is wrong with it and the remedy."""
 
-    def __init__(self, path: Path, problem: str, remedy: str) -> None:
+    def __init__(
+        self, path: Path, problem: str, remedy: str, code: str = "unusable", values: Mapping[str, object] | None = None
+    ) -> None:
+        """`code` names the sentence for the owner's page, `model_<code>`, and `values` fill its blanks."""
         super().__init__(f"{path}: {problem}. {remedy}")
         self.path = path
         self.problem = problem
         self.remedy = remedy
+        self.code = code
+        self.values = dict(values or {})
 
-    def __reduce__(self) -> tuple[type[ModelFileError], tuple[Path, str, str]]:
-        return type(self), (self.path, self.problem, self.remedy)
+    def __reduce__(self) -> tuple[type[ModelFileError], tuple[Path, str, str, str, dict[str, object]]]:
+        return type(self), (self.path, self.problem, self.remedy, self.code, self.values)
 
 
 class Refused(ApplianceError):

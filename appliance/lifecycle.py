@@ -18,6 +18,8 @@ from appliance.errors import StartFailed
 from appliance.front_door import FrontDoor
 from appliance.janitor import keep_house
 from appliance.log import where
+from appliance.model_library import ModelLibrary, Running
+from appliance.model_upload import sweep_uploads
 from appliance.models import find_model
 from appliance.paths import Paths
 from appliance.person import Persons, load_secret
@@ -39,14 +41,24 @@ class Appliance:
     def __init__(self, settings: Settings, paths: Paths) -> None:
         """Find the model; raises ModelFileError or StartFailed. Nothing runs yet."""
         self.settings = settings
-        self.model_path = _model_to_load(settings, paths) if settings.backend == "llama" else None
+        self._paths = paths
+        self.model_source: Path | None = None
+        """The owner's file; `model_path` is that, or the form of it that was tuned for this CPU."""
+        self.model_path: Path | None = None
+        if settings.backend == "llama":
+            self.model_source = find_model(settings.model, paths.models, paths.model_choice)
+            Choices(paths.tuned).sweep()
+            self.model_path = _form_to_load(self.model_source, settings, paths)
         self.engine = EngineClient(settings.engine_config(self.model_path, paths.parked))
         self.chat = ChatService(self.engine, settings, known=_known(settings, paths))
+        self.engine.on_new_model = self.chat.model_changed
         secret = load_secret(paths.secret)
         self.persons = Persons(secret)
         self.door = FrontDoor(paths.front_door, settings.host, settings.port, settings.lan_name)
         self.access = Access.of(settings, paths, self.persons, secret, self._announced_name)
         self.limits = RateLimits(settings.questions_per_minute, settings.questions_per_minute_and_address)
+        sweep_uploads(paths.models)
+        self.models = ModelLibrary(settings, paths, Running(self._present_source, self._engine_info, self.use_model))
         self._tasks: list[asyncio.Task[None]] = []
 
     def spawn(self) -> None:
@@ -69,6 +81,16 @@ class Appliance:
         """Wait until the model is loaded and warmed up; raises ModelFileError or EngineFailed."""
         return await self.engine.wait_ready()
 
+    async def use_model(self, source: Path) -> EngineInfo:
+        """Let another model answer; running answers end first, new ones wait, conversations stay.
+
+        Raises as EngineClient.switch does; then the present one goes on.
+        """
+        file = await asyncio.to_thread(_form_to_load, source, self.settings, self._paths)
+        info = await self.engine.switch(self.settings.engine_config(file, self._paths.parked))
+        self.model_source, self.model_path = source, file
+        return info
+
     async def drain(self) -> None:
         """Take nothing new; let running answers end for a moment, then end them."""
         await self.chat.drain(DRAIN_S)
@@ -81,6 +103,12 @@ class Appliance:
             await asyncio.wait(self._tasks)
         await self.chat.close()
         await self.engine.close()
+
+    def _present_source(self) -> Path | None:
+        return self.model_source
+
+    def _engine_info(self) -> EngineInfo | None:
+        return self.engine.info
 
     def _announced_name(self) -> str:
         return self.door.local_name
@@ -108,10 +136,8 @@ def _local_time() -> datetime:
     return datetime.now().astimezone()
 
 
-def _model_to_load(settings: Settings, paths: Paths) -> Path:
+def _form_to_load(source: Path, settings: Settings, paths: Paths) -> Path:
     """The model's file, or the form of it that was tuned for this CPU."""
-    source = find_model(settings.model, paths.models)
-    Choices(paths.tuned).sweep()
     n_threads = thread_count(settings.engine_config(source))
     return tuned_file(source, paths.tuned, n_threads, settings.tuning_max_kl) or source
 

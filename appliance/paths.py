@@ -78,6 +78,11 @@ class Paths:
         return self.data_dir / "front-door.json"
 
     @property
+    def model_choice(self) -> Path:
+        """Which model the owner chose on the page."""
+        return self.data_dir / "model.json"
+
+    @property
     def temp(self) -> Path:
         """For Gradio's own files: the system's folder of that kind may belong to another user."""
         return self.data_dir / "temp"

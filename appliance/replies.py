@@ -63,6 +63,11 @@ class Replies:
         """Questions in the gate's line and in the engine's."""
         return self._gate.n_waiting + self._engine.n_waiting
 
+    @property
+    def model(self) -> str:
+        """Fingerprint of the model that answers now; "" before there is one."""
+        return self._engine.info.fingerprint if self._engine.info is not None else ""
+
     async def find(self, request: Request, *, fresh: bool = False, whole: bool = False) -> Reply | None:
         """Whoever answers at once and without the engine.
 
@@ -136,9 +141,12 @@ class Replies:
 
     async def _carry(self, generation: Generation, digest: str, unlist: Callable[[], None]) -> None:
         """Until the engine is done; an answer that ended by itself, and was given all it asked for, is saved."""
+        model = self.model
         try:
             end = await generation.run()
-            if self.known.saved is not None and digest and end.reason is FinishReason.STOP and _is_whole(generation):
+            # Another model may have taken over before it was begun: then it is not what this digest names.
+            is_whole = end.reason is FinishReason.STOP and _is_whole(generation) and model == self.model
+            if self.known.saved is not None and digest and is_whole:
                 deltas = [update for update in generation.updates if isinstance(update, Delta)]
                 ids = tuple(token_id for delta in deltas for token_id in delta.token_ids)
                 text = "".join(delta.text for delta in deltas)
@@ -163,8 +171,7 @@ class Replies:
         return self.known.block_list is not None and self.known.block_list.answer(saved.text, question) is not None
 
     def _digest(self, request: Request) -> str:
-        info = self._engine.info
-        return self._sameness.digest(request, info.fingerprint if info is not None else "")
+        return self._sameness.digest(request, self.model)
 
 
 class Told:

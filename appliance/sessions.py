@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -137,6 +138,10 @@ class Session:
         if self.n_forgotten_turns > len(self.turns):
             self.n_forgotten_turns = 0
 
+    def drop_token_ids(self) -> None:
+        """Keep the texts only: another model's tokens are others."""
+        self.turns = [replace(turn, token_ids=()) for turn in self.turns]
+
     def rate(self, index: int, verdict: Verdict) -> Verdict:
         """Note what the reader thinks of an answer; gives what was noted before.
 
@@ -198,6 +203,11 @@ class SessionStore:
         if all(key):
             self._forget(*key)
 
+    def drop_token_ids(self) -> None:
+        """In every conversation: another model answers from now on."""
+        for session in self._sessions.values():
+            session.drop_token_ids()
+
     def of_person(self, person: str) -> list[Key]:
         """The keys of one person's conversations."""
         return [key for key in self._sessions if key[0] == person]
@@ -223,3 +233,10 @@ class SessionStore:
             self._expired[key] = None
             if len(self._expired) > MAX_SESSIONS:
                 self._expired.popitem(last=False)
+
+
+def program_conversation(messages: Sequence[Message]) -> str:
+    """Names a program's conversation by what never changes in it: everything up to its first question."""
+    n_first = next(i for i, message in enumerate(messages) if message.role == "user") + 1
+    texts = "\0".join(message.text for message in messages[:n_first])
+    return hashlib.sha256(texts.encode("utf-8", errors="replace")).hexdigest()

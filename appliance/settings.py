@@ -70,7 +70,15 @@ class Settings(BaseModel):
         200, "Questions all people behind one address may ask in a minute; 0: no limit.", ge=0, le=100_000
     )
     data_dir: str = _row("", "Folder for models, logs and the settings file; empty: the platform's own.")
-    model: str = _row("", "GGUF file that answers; empty: the largest in the models folder, else the starter model.")
+    model: str = _row(
+        "",
+        "GGUF file that answers; empty: the one chosen on the admin page, else the largest in the models folder, else "
+        "the starter model.",
+    )
+    download_endpoint: str = _row(
+        "", "Address of the hub models are downloaded from, such as a mirror's; empty: Hugging Face.", max_length=300
+    )
+    download_proxy: str = _row("", "Proxy for downloads, like http://proxy.example:3128; empty: none.", max_length=300)
     backend: Literal["llama", "echo"] = _row("llama", "llama, or echo: repeats the question, for tests.")
     open_browser: bool = _row(True, "Open the page on this PC once it is ready.")
     language: Literal["auto", "zh", "en"] = _row("auto", "Language of the page; auto: the browser's.", live=True)

@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
@@ -107,6 +108,10 @@ def _cross_check(settings: Settings, origins: Mapping[str, str]) -> None:
         raise _conflict("engine_cores", settings, origins, right)
     if parse_host_list(settings.allowed_hosts) is None:
         raise _conflict("allowed_hosts", settings, origins, "names or addresses without ports, like chat.example")
+    for key in ("download_endpoint", "download_proxy"):
+        value = getattr(settings, key)
+        if value and not _is_web_address(value):
+            raise _conflict(key, settings, origins, "an address that begins with http:// or https://")
     if settings.lan_name and not is_label(settings.lan_name):
         right = "small letters, digits and hyphens, like office-chat, without .local"
         raise _conflict("lan_name", settings, origins, right)
@@ -119,6 +124,14 @@ def _cross_check(settings: Settings, origins: Mapping[str, str]) -> None:
     if settings.disconnect_grace_busy_s > settings.disconnect_grace_s:
         right = f"at most disconnect_grace_s = {settings.disconnect_grace_s:g}"
         raise _conflict("disconnect_grace_busy_s", settings, origins, right)
+
+
+def _is_web_address(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def _conflict(key: str, settings: Settings, origins: Mapping[str, str], right: str) -> SettingsError:

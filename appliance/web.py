@@ -33,6 +33,8 @@ _log = logging.getLogger(__name__)
 MAX_API_BODY_BYTES = 1_000_000
 # A page request carries one message; the longest that is to be cut rather than refused, as a client escapes it.
 MAX_PAGE_BODY_BYTES = 8_000_000
+UPLOADS: Final = "/admin/models/"
+"""Where the admin sends model files: they have no limit but the disk's, which the route looks at."""
 _MAX_DISCARD_BYTES = 16_000_000
 _NO_STORE: Final = {"cache-control": "no-store"}
 
@@ -145,7 +147,7 @@ class BodyLimit:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on with a counted body, or answer 413."""
-        if scope["type"] != "http":
+        if scope["type"] != "http" or (scope["method"] == "PUT" and scope["path"].startswith(UPLOADS)):
             await self._app(scope, receive, send)
             return
         limit = MAX_API_BODY_BYTES if scope["path"].startswith("/v1/") else MAX_PAGE_BODY_BYTES

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import multiprocessing
-import queue
-import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from enum import StrEnum
-from multiprocessing.process import BaseProcess
 
+from appliance.engine.child import Child
 from appliance.engine.config import EngineConfig
-from appliance.engine.process import main
 from appliance.engine.request import Delta, EngineInfo, Finished, FinishReason, Request, Running, Started, Update
-from appliance.engine.wire import Abort, Close, Forget, FromEngine, LoadFailed, Ready, Report, Submit, ToEngine
-from appliance.errors import ApplianceError, EngineFailed, NotReady
+from appliance.engine.wire import Abort, Forget, FromEngine, LoadFailed, Ready, Report, Submit
+from appliance.errors import ApplianceError, EngineFailed, ModelFileError, NotReady
 
 log = logging.getLogger(__name__)
 
@@ -26,15 +22,18 @@ _N_SUDDEN = 2
 _MAX_PAUSE_S = 60.0
 _MAX_SENDS = 2
 """How often one request is given to an engine: one that ends the engine each time must not do so for ever."""
-_CLOSE_S = 1.4
+_LOAD_S = 600.0
+"""Longer than a large file from a slow disk takes: then something else is wrong."""
 
 
 class EngineState(StrEnum):
-    """LOADING until first ready; RESTARTING after a death; FAILED and CLOSED are final."""
+    """LOADING until first ready; RESTARTING after a death; SWITCHING from one model to another; FAILED and CLOSED are
+    final."""
 
     LOADING = "loading"
     READY = "ready"
     RESTARTING = "restarting"
+    SWITCHING = "switching"
     FAILED = "failed"
     CLOSED = "closed"
 
@@ -89,49 +88,12 @@ class TokenStream:
         self._arrived.set()
 
 
-class _Child:
-    """One life of the engine process, with the two threads that read and write its connection."""
-
-    def __init__(self, config: EngineConfig) -> None:
-        context = multiprocessing.get_context("spawn")  # a forked copy of a threaded process can deadlock
-        self.connection, theirs = context.Pipe()
-        self.process: BaseProcess = context.Process(target=main, args=(theirs, config), name="engine", daemon=True)
-        self.process.start()
-        theirs.close()
-        self._outbox: queue.SimpleQueue[ToEngine | None] = queue.SimpleQueue()
-
-    def listen(self, deliver: Callable[[_Child, FromEngine | None], None]) -> None:
-        """Start the threads. `deliver` is called on the reader's thread; None says the process is gone."""
-        threading.Thread(target=self._read, args=(deliver,), name="engine-reader", daemon=True).start()
-        threading.Thread(target=self._write, name="engine-writer", daemon=True).start()
-
-    def send(self, message: ToEngine) -> None:
-        """Queue a message; never blocks, even while the engine is inside a step."""
-        self._outbox.put(message)
-
-    def _read(self, deliver: Callable[[_Child, FromEngine | None], None]) -> None:
-        try:
-            while True:
-                deliver(self, self.connection.recv())
-        except (EOFError, OSError):
-            self._outbox.put(None)
-            self.process.join()
-            deliver(self, None)
-
-    def _write(self) -> None:
-        while (message := self._outbox.get()) is not None:
-            try:
-                self.connection.send(message)
-            except OSError:
-                return  # the reader sees the same end and reports it
-
-
 class EngineClient:
     """One engine for one event loop; all methods but `spawn` belong to that loop's thread."""
 
     def __init__(self, config: EngineConfig) -> None:
         self._config = config
-        self._child: _Child | None = None
+        self._child: Child | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._changed: asyncio.Event | None = None
         self._streams: dict[str, TokenStream] = {}
@@ -147,8 +109,12 @@ class EngineClient:
         self.n_restarts = 0
         self.on_finished: Callable[[Finished], None] | None = None
         """Told of every request that is over, however it ended."""
+        self.on_new_model: Callable[[], None] | None = None
+        """Told when another model has taken over, before it is asked anything."""
         self._n_decoded_before = 0
         self._n_asked = 0
+        self._switched: asyncio.Future[EngineInfo] | None = None
+        """Waits for the engine that is to answer from now on; None while none is changed."""
 
     @property
     def running(self) -> list[Running]:
@@ -158,7 +124,7 @@ class EngineClient:
 
     def spawn(self) -> None:
         """Start the process; before any event loop runs, so that it loads beside slow imports."""
-        self._child = _Child(self._config)
+        self._child = Child(self._config)
 
     async def start(self) -> None:
         """Attach to the running loop."""
@@ -172,7 +138,7 @@ class EngineClient:
     async def wait_ready(self) -> EngineInfo:
         """Raises ModelFileError or EngineFailed where no engine comes up."""
         assert self._changed is not None, "start() comes first"
-        while self.state in (EngineState.LOADING, EngineState.RESTARTING):
+        while self.state in (EngineState.LOADING, EngineState.RESTARTING, EngineState.SWITCHING):
             self._changed.clear()
             await self._changed.wait()
         if self.state is not EngineState.READY or self.info is None:
@@ -191,15 +157,43 @@ class EngineClient:
         self._ask(stream)
         return stream
 
+    async def switch(self, config: EngineConfig) -> EngineInfo:
+        """Go on with another model. What the engine has in hand ends first; what is asked meanwhile waits.
+
+        Where that cannot be loaded, the present one is loaded again before this raises.
+
+        Raises:
+            NotReady: the engine is not ready, or ended by itself before it was through.
+            ModelFileError: of the new file.
+            EngineFailed: the new engine ended while it was loading, or took too long, or this one was closed.
+        """
+        if self.state is not EngineState.READY:
+            raise NotReady(f"the engine is {self.state}")
+        present = self._config
+        self._set_state(EngineState.SWITCHING)
+        assert self._changed is not None
+        while any(stream.n_sends for stream in self._streams.values()) and self._is_switching():
+            self._changed.clear()
+            await self._changed.wait()
+        if not self._is_switching():
+            raise NotReady(f"the engine is {self.state}")
+        try:
+            return await self._load(replace(config, padded_remainders=None))
+        except (ModelFileError, EngineFailed) as error:
+            log.error("the other model cannot be used (%s): back to the one before", type(error).__name__)
+            if self._is_switching():
+                await self._load_again(present)
+            raise
+
     def forget(self, person: str, conversation: str = "") -> None:
         """Drop parked KV state of one conversation, or of all of a person's, in RAM and on disk.
 
         While no engine is there it waits for the next one, which finds on disk what the last one left.
         """
         message = Forget(person, conversation)
-        if self._child is not None and self.state is EngineState.READY:
+        if self._child is not None and self.state in (EngineState.READY, EngineState.SWITCHING):
             self._child.send(message)
-        elif self.state in (EngineState.LOADING, EngineState.RESTARTING):
+        if self.state in (EngineState.LOADING, EngineState.RESTARTING, EngineState.SWITCHING):
             self._to_forget[message] = None
 
     async def close(self) -> None:
@@ -208,26 +202,21 @@ class EngineClient:
             return
         self._set_state(EngineState.CLOSED)
         self._end_all(Finished(FinishReason.ABORT, 0, 0, 0))
-        if self._child is None:
-            return
-        child = self._child
-        child.send(Close())
-        await asyncio.to_thread(child.process.join, _CLOSE_S)
-        if child.process.is_alive():  # inside a long step
-            child.process.kill()
-            await asyncio.to_thread(child.process.join, _CLOSE_S)
+        self._not_switched(EngineFailed("the engine is closed"))
+        if self._child is not None:
+            await self._child.end()
 
     def kill(self) -> None:
         """End the process at once, without an event loop; nothing happens where none runs."""
-        if self._child is not None and self._child.process.is_alive():
-            self._child.process.kill()
-            self._child.process.join(_CLOSE_S)
+        if self._child is not None:
+            self._child.kill()
 
     def _abort(self, request_id: str) -> None:
         stream = self._streams.get(request_id)
         if stream is None:
             return
-        if self._child is not None and self.state is EngineState.READY:
+        is_given = self.state is EngineState.READY or (self.state is EngineState.SWITCHING and stream.n_sends > 0)
+        if self._child is not None and is_given:
             self._child.send(Abort(request_id))
         else:  # not with an engine yet: nothing to stop there
             self._end(stream, Finished(FinishReason.ABORT, 0, 0, 0))
@@ -236,9 +225,10 @@ class EngineClient:
         """Give the request to the engine, now or as soon as it is ready."""
         if self._child is not None and self.state is EngineState.READY:
             stream.n_sends += 1
-            self._child.send(Submit(stream.request))
+            assert self.info is not None
+            self._child.send(Submit(stream.request.for_model(self.info.fingerprint)))
 
-    def _deliver(self, child: _Child, message: FromEngine | None) -> None:
+    def _deliver(self, child: Child, message: FromEngine | None) -> None:
         """On the reader's thread: hand over to the loop."""
         assert self._loop is not None
         try:
@@ -246,14 +236,17 @@ class EngineClient:
         except RuntimeError:
             log.debug("the loop closed before the engine's last message")
 
-    def _on_message(self, child: _Child, message: FromEngine | None) -> None:
+    def _on_message(self, child: Child, message: FromEngine | None) -> None:
         if child is not self._child or self.state is EngineState.CLOSED:
             return
         match message:
             case Report():
                 self._on_report(message)
             case Ready():
-                self.info = message.info
+                before, self.info = self.info, message.info
+                is_new = before is not None and before.fingerprint != message.info.fingerprint
+                if is_new and self.on_new_model is not None:
+                    self.on_new_model()
                 self._config = replace(self._config, padded_remainders=message.info.padded_remainders)
                 self._set_state(EngineState.READY)
                 for forget in self._to_forget:
@@ -261,11 +254,15 @@ class EngineClient:
                 self._to_forget.clear()
                 for stream in self._streams.values():
                     self._ask(stream)
+                if self._switched is not None and not self._switched.done():
+                    self._switched.set_result(message.info)
             case LoadFailed():
-                self.failure = message.error
-                self._fail()
+                if not self._not_switched(message.error):
+                    self.failure = message.error
+                    self._fail()
             case None:
-                self._on_death()
+                if not self._not_switched(EngineFailed("the engine ended while it was loading")):
+                    self._on_death()
 
     def _on_report(self, report: Report) -> None:
         self.n_running, self.n_waiting = report.n_running, len(report.waiting_ids)
@@ -318,6 +315,46 @@ class EngineClient:
             assert self._child is not None
             self._child.listen(self._deliver)
 
+    def _is_switching(self) -> bool:
+        return self.state is EngineState.SWITCHING
+
+    async def _load(self, config: EngineConfig) -> EngineInfo:
+        """End the present process, which has nothing in hand, and start one with `config`. Raises what kept it."""
+        old, self._child = self._child, None
+        if old is not None:
+            await old.end()
+        if not self._is_switching():
+            raise EngineFailed(f"the engine is {self.state}")
+        self._config = config
+        self._n_decoded_before = self.n_decoded_total
+        self.n_running = self.n_waiting = 0
+        self._switched = asyncio.get_running_loop().create_future()
+        child = self._child = Child(config)
+        child.listen(self._deliver)
+        try:
+            async with asyncio.timeout(_LOAD_S):
+                return await self._switched
+        except TimeoutError:
+            raise EngineFailed(f"the engine was not ready after {_LOAD_S:.0f} s") from None
+        finally:
+            self._switched = None
+
+    async def _load_again(self, config: EngineConfig) -> None:
+        """The model from before; where that is gone too there is none any more."""
+        try:
+            await self._load(config)
+        except (ModelFileError, EngineFailed) as error:
+            if self._is_switching():
+                self.failure = error
+                self._fail()
+
+    def _not_switched(self, error: ApplianceError) -> bool:
+        """Tell whoever switches why it failed; False where nobody does."""
+        if self._switched is None or self._switched.done():
+            return False
+        self._switched.set_exception(error)
+        return True
+
     def _fail(self) -> None:
         self._set_state(EngineState.FAILED)
         self._end_all(Finished(FinishReason.ERROR, 0, 0, 0, EngineFailed.code))
@@ -328,6 +365,8 @@ class EngineClient:
 
     def _end(self, stream: TokenStream, end: Finished) -> None:
         del self._streams[stream.request.request_id]
+        if self._changed is not None:
+            self._changed.set()
         stream.push(end)
         if self.on_finished is not None:
             self.on_finished(end)

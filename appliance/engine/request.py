@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Literal
 
@@ -73,6 +73,15 @@ class Request:
     short_history: bool = False
     """Where nothing of the conversation is computed already, read its newest part only. Where something is, going on
     from it is cheaper than reading any part anew."""
+    model: str = ""
+    """Fingerprint of the model whose tokens the messages' ids are."""
+
+    def for_model(self, fingerprint: str) -> Request:
+        """The same for the model of that fingerprint: another one's token ids mean nothing to it, the texts do."""
+        if self.model == fingerprint or all(message.token_ids is None for message in self.messages):
+            return self
+        texts = tuple(replace(message, token_ids=None) for message in self.messages)
+        return replace(self, messages=texts, model=fingerprint)
 
 
 @dataclass(frozen=True)

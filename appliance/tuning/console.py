@@ -34,7 +34,7 @@ def tune_at_console(settings: Settings, paths: Paths, say: Callable[[str], None]
 
 def make_tuner(settings: Settings, paths: Paths, on_progress: Callable[[Progress], None]) -> Tuner:
     """A tuner for the model in use. Raises ModelFileError when there is none."""
-    source = find_model(settings.model, paths.models)
+    source = find_model(settings.model, paths.models, paths.model_choice)
     return Tuner(source, paths.tuned, settings.engine_config(source), settings.tuning_max_kl, on_progress)
 
 

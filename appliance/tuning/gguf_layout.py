@@ -20,6 +20,8 @@ from appliance.errors import ModelFileError
 EMBEDDING = "token_embd.weight"
 HEAD = "output.weight"
 
+_N_TEXT_BYTES = 400
+"""Longer values are chat templates and the like: only that they are there is kept."""
 _FIXED = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "B", 10: "Q", 11: "q", 12: "d"}
 _TEXT, _LIST = 8, 9
 _COUNTS_AT = 8  # after magic and version: number of tensors, number of values
@@ -55,6 +57,8 @@ class Layout:
     n_parts: int
     """Files the model is split into."""
     tensors: dict[str, Tensor]
+    values: dict[str, float | str]
+    """What the header says of the model: numbers and short texts; "" for a long one, lists left out."""
 
     @property
     def has_tied_head(self) -> bool:
@@ -67,8 +71,10 @@ def read_layout(path: Path) -> Layout:
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return _Header(data).layout(path)
-    except (struct.error, KeyError, ValueError) as error:
-        raise ModelFileError(path, "its header cannot be read", "Copy or download it again, in full.") from error
+    except (struct.error, _BeyondEnd) as error:
+        raise ModelFileError(path, "is cut off", "Copy or download it again, in full.", "cut_off") from error
+    except (KeyError, ValueError, OverflowError) as error:
+        raise ModelFileError(path, "its header cannot be read", "Get the file again.", "header") from error
 
 
 def write_with_head(source: Layout, head: Tensor, head_file: Layout, target: Path) -> None:
@@ -93,6 +99,10 @@ def write_with_head(source: Layout, head: Tensor, head_file: Layout, target: Pat
         new.write(bytes(_aligned(new.tell(), source.alignment) - new.tell()))
 
 
+class _BeyondEnd(ValueError):
+    """The header tells of tensors that the file has no room for."""
+
+
 class _Header:
     """Reads on through the mapped file."""
 
@@ -104,20 +114,22 @@ class _Header:
 
     def layout(self, path: Path) -> Layout:
         n_tensors, n_values = self._take("QQ")
-        values: dict[str, float] = {}
+        values: dict[str, float | str] = {}
         for _ in range(n_values):
             name = self._string()
-            values[name] = self._value(*self._take("I"))
+            value = self._value(*self._take("I"))
+            if value is not None:
+                values[name] = value
         alignment = int(values.get("general.alignment", 32))
         entries = [self._entry() for _ in range(n_tensors)]
         data_start = _aligned(self._at, alignment)
-        ends = [*sorted(entry[3] for entry in entries)[1:], len(self._data) - data_start]
-        sizes = dict(zip(sorted(entry[3] for entry in entries), ends, strict=True))
+        starts = sorted(entry[3] for entry in entries)
+        sizes = dict(zip(starts, [*starts[1:], len(self._data) - data_start], strict=False))  # a part may have none
         tensors = {entry[0]: Tensor(*entry, size_bytes=sizes[entry[3]] - entry[3]) for entry in entries}
         if any(tensor.size_bytes <= 0 for tensor in tensors.values()):
-            raise ValueError("tensors beyond the end of the file")
+            raise _BeyondEnd
         n_parts = int(values.get("split.count", 1)) or 1
-        return Layout(path, alignment, n_values, self._at, data_start, n_parts, tensors)
+        return Layout(path, alignment, n_values, self._at, data_start, n_parts, tensors, values)
 
     def _entry(self) -> tuple[str, tuple[int, ...], int, int]:
         name = self._string()
@@ -126,11 +138,15 @@ class _Header:
         type_id, offset = self._take("IQ")
         return name, shape, type_id, offset
 
-    def _value(self, kind: int) -> float:
-        """A number's value; texts and lists are passed over."""
+    def _value(self, kind: int) -> float | str | None:
+        """A number or a text; None for a list, which is passed over."""
         if kind == _TEXT:
+            (n_bytes,) = struct.unpack_from("<Q", self._data, self._at)
+            if n_bytes <= _N_TEXT_BYTES:
+                return self._string()
             self._skip_text()
-        elif kind == _LIST:
+            return ""
+        if kind == _LIST:
             item, n_items = self._take("IQ")
             if item == _TEXT:
                 for _ in range(n_items):
@@ -140,7 +156,7 @@ class _Header:
         else:
             number: float = self._take(_FIXED[kind])[0]
             return number
-        return 0.0
+        return None
 
     def _string(self) -> str:
         (n_bytes,) = self._take("Q")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import gradio as gr
 import uvicorn
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 
 from appliance.web import SecurityHeaders
 from tests.system.program import START_S, free_port
@@ -18,14 +18,17 @@ from ui.theme import make_theme
 
 
 @contextmanager
-def served(build: Callable[[gr.Blocks], object]) -> Iterator[str]:
-    """Serve a Blocks that `build` fills and wires; gives its address."""
+def served(build: Callable[[gr.Blocks], object], routers: Sequence[APIRouter] = (), script: str = "") -> Iterator[str]:
+    """Serve a Blocks that `build` fills, beside `routers` and with `script` in its head; gives its address."""
     with gr.Blocks(title="Office Chat", analytics_enabled=False) as demo:
         build(demo)
     demo.queue(api_open=False)
     app = FastAPI(openapi_url=None)
+    for router in routers:
+        app.include_router(router)
     app.add_middleware(SecurityHeaders)
-    mounted = gr.mount_gradio_app(app, demo, path="/", theme=make_theme(), ssr_mode=False, run_history=False)
+    head = f"<script>{script}</script>" if script else None
+    mounted = gr.mount_gradio_app(app, demo, path="/", theme=make_theme(), ssr_mode=False, run_history=False, head=head)
     port = free_port()
     server = uvicorn.Server(uvicorn.Config(mounted, host="127.0.0.1", port=port, log_config=None, ws="none"))
     thread = threading.Thread(target=server.run)

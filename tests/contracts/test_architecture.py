@@ -23,6 +23,8 @@ OWNERS = {
     "itsdangerous": ("appliance/person.py", "appliance/logins.py"),
     "limits": ("appliance/rate_limits.py",),
     "prometheus_client": ("appliance/metrics.py",),
+    "huggingface_hub": ("appliance/hub.py",),
+    "httpx2": ("appliance/hub.py",),
     "segno": ("appliance/front_door.py",),
     "zeroconf": ("appliance/local_name.py",),
     "psutil": ("appliance/health.py", "appliance/network.py", "appliance/engine/cpu.py", "bench/*"),

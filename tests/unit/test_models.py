@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from appliance.errors import ModelFileError
-from appliance.models import find_model, starter_model, verify
+from appliance.models import find_model, first_files, part_paths, read_choice, starter_model, verify, write_choice
 
 
 def gguf(path, n_bytes=100):
@@ -68,3 +68,40 @@ def test_a_missing_starter_model_says_how_to_get_one(monkeypatch):
     monkeypatch.setattr("appliance.models.STARTER_PACKAGE", "no_such_package_here")
     with pytest.raises(ModelFileError, match="Run the set-up again"):
         starter_model()
+
+
+def test_the_choice_made_on_the_page_comes_before_the_largest(tmp_path):
+    small, note = gguf(tmp_path / "small.gguf", 10), tmp_path / "model.json"
+    large = gguf(tmp_path / "large.gguf", 900)
+    write_choice(note, tmp_path, small)
+    assert find_model("", tmp_path, note) == small
+    assert find_model("large.gguf", tmp_path, note) == large
+    small.unlink()
+    assert find_model("", tmp_path, note) == large
+
+
+def test_the_choice_outlasts_a_move_of_the_folder_and_a_new_set_up(tmp_path, starter_model):
+    note, folder = tmp_path / "model.json", tmp_path / "models"
+    write_choice(note, folder, folder / "a.gguf")
+    assert read_choice(note, tmp_path / "moved") == tmp_path / "moved" / "a.gguf"
+    write_choice(note, folder, starter_model)
+    assert str(starter_model.parent) not in note.read_text()
+    assert read_choice(note, folder) == starter_model
+    write_choice(note, folder, tmp_path / "elsewhere.gguf")
+    assert read_choice(note, folder) == tmp_path / "elsewhere.gguf"
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[]", b'{"model": 3}', b"\xff"])
+def test_a_choice_that_cannot_be_read_is_none(tmp_path, content, starter_model):
+    note = tmp_path / "model.json"
+    note.write_bytes(content)
+    assert find_model("", tmp_path, note) == starter_model
+
+
+def test_a_model_in_several_files_counts_whole_and_is_named_by_its_first(tmp_path):
+    first = gguf(tmp_path / "m-00001-of-00002.gguf", 10)
+    second = gguf(tmp_path / "m-00002-of-00002.gguf", 900)
+    single = gguf(tmp_path / "single.gguf", 500)
+    assert part_paths(first) == [first, second]
+    assert first_files(tmp_path) == [first, single]
+    assert find_model("", tmp_path) == first

@@ -1,0 +1,40 @@
+"""The route a browser sends a model file to. Only the admin gets as far as /admin/..."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+
+from appliance.errors import ModelFileError
+from appliance.model_library import ModelLibrary
+from appliance.web import UPLOADS
+from ui.messages import language_of, say
+from ui.models_section import problem_text
+from ui.session_link import LANGUAGE_HEADER
+
+
+def make_upload_router(library: ModelLibrary, preset_language: str = "auto") -> APIRouter:
+    """`PUT /admin/models/<name>`: the file itself is the body."""
+    router = APIRouter()
+
+    @router.put(UPLOADS + "{name}")
+    async def take(name: str, request: Request) -> Response:
+        headers = request.headers
+        language = language_of(headers.get(LANGUAGE_HEADER), headers.get("accept-language"), preset_language)
+        announced = headers.get("content-length", "")
+        if not announced.isdecimal():
+            return _said(411, say(language, "model_broken_off", file=name))
+        try:
+            path = await library.take_upload(name, int(announced), request.stream())
+        except ModelFileError as error:
+            return _said(422, problem_text(language, error))
+        except ClientDisconnect:
+            return _said(400, say(language, "model_broken_off", file=name))
+        return _said(201, say(language, "models_brought", name=path.stem))
+
+    return router
+
+
+def _said(status: int, sentence: str) -> JSONResponse:
+    return JSONResponse({"said": sentence}, status_code=status, headers={"cache-control": "no-store"})
