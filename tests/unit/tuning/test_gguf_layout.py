@@ -67,7 +67,7 @@ def test_a_part_of_a_split_model_says_so(tmp_path):
 def test_a_cut_off_header_is_refused_with_a_sentence(tmp_path, keep):
     path = write_model(tmp_path / "m.gguf")
     path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(ModelFileError, match=r"m\.gguf: is cut off"):
+    with pytest.raises(ModelFileError, match=r"m\.gguf: (is cut off|its header cannot be read)"):
         read_layout(path)
 
 
