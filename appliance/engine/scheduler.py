@@ -35,7 +35,7 @@ _MIN_CHUNK = 16
 """Fewer prompt rows a step would pay for reading the weights without using them."""
 _SAFETY = 0.85
 """Share of the longest allowed gap that a step may be planned to take."""
-_SHORT_STEP_S = 0.25
+_SHORT_STEP_S = 0.35
 _DECODE_SHARE = 3.0
 """A step is planned to take this many times what its running answers alone take, if that is within the gap: prompts
 then get two thirds of the time, and first words leave in small lots."""

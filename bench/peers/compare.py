@@ -29,7 +29,7 @@ PLAN: Final = (
     "paste",
     f"page --repeats 5 --model {TUNED}",
     f"against --users 50 --tokens 24 --peers llama one-slot --model {TUNED} --their-model {USUAL}",
-    "against --users 10 --tokens 24 --peers example-server",
+    "against --users 20 --peers example-server",
     f"success --repeats 5 --model {TUNED}",
     f"against --trace morning --users 16 --repeats 3 --model {TUNED}",
     "against --trace turns --users 8 --each 6 --tokens 24 --repeats 3 --model starter",

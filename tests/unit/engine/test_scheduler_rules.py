@@ -149,7 +149,7 @@ def test_a_second_tab_is_served_when_nobody_else_waits():
 
 
 def test_a_request_gets_its_slot_only_when_the_step_has_room_for_its_prompt():
-    queue = scheduler(costing(prompt_row_s=0.25 / 42.5))  # 42 prompt rows a step while nobody is being answered
+    queue = scheduler(costing(prompt_row_s=0.35 / 42.5))  # 42 prompt rows a step while nobody is being answered
     for i in range(5):
         queue.add(sequence(f"p{i}", n_prompt=30, arrived_s=i / 100))
     assert place_all(queue) == ["p0", "p1"]
@@ -170,11 +170,11 @@ def test_prompts_leave_a_running_answer_its_longest_gap():
 
 
 def test_a_step_with_prompts_takes_three_times_its_answers_so_that_first_words_leave_in_small_lots():
-    queue = scheduler(costing(decode_s=0.1, prompt_row_s=0.002), max_itl_s=0.5, n_slots=2)
+    queue = scheduler(costing(decode_s=0.13, prompt_row_s=0.002), max_itl_s=0.5, n_slots=2)
     answering(queue, sequence("running"))
     queue.add(sequence("paste", n_prompt=500))
     place_all(queue)
-    assert 90 <= queue.next_step(0.0).n_prompt <= 100
+    assert 120 <= queue.next_step(0.0).n_prompt <= 130
 
 
 def test_a_slow_computer_still_reads_some_of_a_prompt_in_every_step():
@@ -186,7 +186,7 @@ def test_a_slow_computer_still_reads_some_of_a_prompt_in_every_step():
 
 
 def test_prompts_are_read_one_after_another_so_that_first_words_leave_early():
-    queue = scheduler(costing(prompt_row_s=0.25 / 42.5))  # 42 prompt rows a step while nobody is being answered
+    queue = scheduler(costing(prompt_row_s=0.35 / 42.5))  # 42 prompt rows a step while nobody is being answered
     for i in range(2):
         queue.add(sequence(f"p{i}", n_prompt=40, arrived_s=i / 100))
     place_all(queue)
@@ -195,7 +195,7 @@ def test_prompts_are_read_one_after_another_so_that_first_words_leave_early():
 
 
 def test_a_long_prompt_does_not_keep_shorter_ones_from_a_slot_and_is_read_after_them():
-    queue = scheduler(costing(prompt_row_s=0.25 / 42.5))  # 42 prompt rows a step while nobody is being answered
+    queue = scheduler(costing(prompt_row_s=0.35 / 42.5))  # 42 prompt rows a step while nobody is being answered
     queue.add(sequence("paste", n_prompt=500))
     place_all(queue)
     queue.add(sequence("short", n_prompt=30, arrived_s=0.1))
@@ -213,7 +213,7 @@ def test_a_long_prompt_is_read_before_shorter_ones_once_it_waited_twice_its_read
 
 
 def test_a_persons_second_prompt_is_read_after_everybody_elses_first_however_long_it_waited():
-    queue = scheduler(costing(prompt_row_s=0.005), n_slots=9)
+    queue = scheduler(costing(prompt_row_s=0.35 / 50.5), n_slots=9)
     for i in range(3):
         queue.add(sequence(f"eve{i}", n_prompt=40, person="eve"))
         queue.place_next(0.0)
@@ -223,7 +223,7 @@ def test_a_persons_second_prompt_is_read_after_everybody_elses_first_however_lon
 
 
 def test_people_in_mid_conversation_are_read_before_newcomers_with_shorter_prompts():
-    queue = scheduler(costing(prompt_row_s=0.25 / 42.5))  # 42 prompt rows a step while nobody is being answered
+    queue = scheduler(costing(prompt_row_s=0.35 / 42.5))  # 42 prompt rows a step while nobody is being answered
     queue.add(sequence("newcomer", n_prompt=20))
     queue.add(sequence("another", n_prompt=30))
     place_all(queue)
