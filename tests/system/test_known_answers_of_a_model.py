@@ -57,6 +57,18 @@ async def test_twenty_people_who_ask_the_same_cost_one_generation_and_each_goes_
         assert [role for role, _ in await pages[0].conversation()].count("user") == 2
 
 
+@pytest.mark.timeout(200)
+async def test_case_42_a_saved_answer_is_the_same_words_however_many_ask_beside_it(program, http):
+    question = "What is the capital of Italy? One word."
+    first = (await ask(http, question)).json()["choices"][0]
+    assert first["finish_reason"] == "stop"
+    beside = [ask(http, f"Name something that begins with {letter}.", max_tokens=12) for letter in "ABCDEFGH"]
+    answers = await asyncio.gather(*(ask(http, question) for _ in range(8)), *beside)
+    assert {answer.json()["choices"][0]["message"]["content"] for answer in answers[:8]} == {
+        first["message"]["content"]
+    }
+
+
 @pytest.mark.timeout(300)
 async def test_a_trace_with_repeats_is_answered_by_the_model_as_rarely_as_it_allows(program, http):
     """What it allows: every repeat of a question whose answer had ended by itself."""
