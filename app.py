@@ -12,6 +12,7 @@ import logging
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("app")
 _PROGRESS_S = 2.0
+RESTARTED = "OFFICE_CHAT_RESTARTED"
+"""Set for a program that has started itself again: nobody at the PC waits for its page."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -60,22 +63,25 @@ def run(flags: dict[str, Any], began: float) -> None:
     from appliance.lifecycle import Appliance
     from appliance.log import open_log
     from appliance.paths import Paths
-    from appliance.settings_files import load_settings
+    from appliance.settings_files import find_sources, read_settings
 
     config = flags.pop("config", None)
-    settings = load_settings(os.environ, flags, Path(config) if config else None)
+    sources = find_sources(os.environ, flags, Path(config) if config else None)
+    settings = read_settings(sources)
     paths = Paths(Path(settings.data_dir))
     paths.prepare()
     open_log(paths.logs)
-    appliance = Appliance(settings, paths)
+    appliance = Appliance(settings, paths, sources)
     with appliance.door.open() as sock:
         appliance.spawn()
         try:
             _say("Office Chat is starting...")
             app, page = build_page(appliance, paths)
-            asyncio.run(serve(appliance, app, page, sock, began))
+            is_wanted_again = asyncio.run(serve(appliance, app, page, sock, began))
         finally:
             appliance.kill_engine()  # on a signal while Gradio is imported nobody else does
+    if is_wanted_again:
+        _start_again()
 
 
 def run_command(name: str, given: dict[str, Any]) -> None:
@@ -99,28 +105,37 @@ def build_page(appliance: Appliance, paths: Paths) -> tuple[FastAPI, Page]:
     from appliance.event_stream import make_stream_router
     from appliance.page_routes import make_page_router
     from appliance.web import make_app
-    from ui import interface
+    from ui import admin_page, interface
     from ui.login_page import make_login_router
     from ui.messages import in_both
     from ui.model_upload import make_upload_router
 
     settings, chat, persons = appliance.settings, appliance.chat, appliance.persons
     limits = appliance.limits
+
+    def language() -> str:
+        return chat.settings.language
+
     routers = [
         make_router(chat, persons, settings, limits),
         make_stream_router(chat, settings, limits),
         make_page_router(chat, persons, settings),
-        make_login_router(appliance.access, limits, settings.language),
+        make_login_router(appliance.access, limits, language),
         make_upload_router(appliance.models, settings.language),
     ]
     app = make_app(routers, persons, appliance.access, in_both)
+    admin_page.mount(app, appliance, language)
     page = interface.build(chat, settings, persons, limits)
     interface.mount(app, page, settings, persons)
+    appliance.store.users.append(page.use)
     return app, page
 
 
-async def serve(appliance: Appliance, app: FastAPI, page: Page, sock: socket.socket, began: float) -> None:
-    """Answer until a signal comes; then drain and close. Raises ApplianceError when it cannot begin."""
+async def serve(appliance: Appliance, app: FastAPI, page: Page, sock: socket.socket, began: float) -> bool:
+    """Answer until a signal comes or the admin asks for a restart; then drain and close.
+
+    Returns whether to begin anew. Raises ApplianceError when it cannot begin.
+    """
     from appliance.server import Server, server_config, start_failed
 
     host, port = appliance.settings.host, appliance.door.port
@@ -133,6 +148,13 @@ async def serve(appliance: Appliance, app: FastAPI, page: Page, sock: socket.soc
         await page.close()
 
     server = Server(server_config(app, host, port), before_shutdown)
+    is_wanted_again = False
+
+    def start_again() -> None:
+        nonlocal is_wanted_again
+        is_wanted_again = server.should_exit = True
+
+    appliance.desk.start_again = start_again
     await appliance.start()
     serving = asyncio.create_task(server.serve(sockets=[sock]))
     announcing = asyncio.create_task(_announce(appliance, began))
@@ -148,6 +170,17 @@ async def serve(appliance: Appliance, app: FastAPI, page: Page, sock: socket.soc
     finally:
         announcing.cancel()
         await appliance.close()
+    return is_wanted_again
+
+
+def _start_again() -> None:
+    """Begin anew in place of this process, with the flags it was started with and the settings as they are now."""
+    os.environ[RESTARTED] = "1"
+    logging.shutdown()
+    if sys.platform == "win32":  # there, exec leaves the console to whoever waits for the first process
+        subprocess.Popen(sys.orig_argv)
+    else:
+        os.execv(sys.executable, sys.orig_argv)  # noqa: S606 -- our own command line, and no shell
 
 
 async def _announce(appliance: Appliance, began: float) -> None:
@@ -168,6 +201,7 @@ async def _announce(appliance: Appliance, began: float) -> None:
 def _say_addresses(view: DoorView, info: EngineInfo) -> None:
     """The addresses, best first, with the code of the first one and what the owner may have to do."""
     lines = [f"Ready: {info.model_name} answers.", f"  On this PC:     {view.own_url}"]
+    lines.append(f"  Administration: {view.own_url}/admin")
     lines += [f"  For colleagues: {url}" for url in view.urls]
     if view.is_shared and not view.urls:
         lines.append("  For colleagues: this PC is not connected to a network.")
@@ -200,7 +234,7 @@ def _can_write(text: str, encoding: str) -> bool:
 async def _open_browser(appliance: Appliance) -> None:
     # Without a display, Linux would open a text browser inside this console.
     has_display = sys.platform != "linux" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    if appliance.settings.open_browser and has_display:
+    if appliance.settings.open_browser and has_display and RESTARTED not in os.environ:
         import webbrowser
 
         await asyncio.to_thread(webbrowser.open, appliance.door.look().own_url)

@@ -20,7 +20,7 @@ from appliance.api_keys import ApiKeys
 from appliance.errors import LoginNeeded, NeedsAdmin, NeedsKey, NotAdmin, StartFailed
 from appliance.hosts import Authority, KnownHosts, counted_address, is_on_this_pc
 from appliance.logins import Login, Logins
-from appliance.passwords import Passwords
+from appliance.passwords import Passwords, Role
 from appliance.paths import Paths
 from appliance.person import Persons
 from appliance.settings import Settings
@@ -109,14 +109,14 @@ class Access:
         keys.listed()
         if not passwords.is_set("person") and settings.access == "passcode":
             raise StartFailed("access = passcode: no passcode is set yet. Set one with: app.py set-passcode")
-        lasts_s: Mapping[Literal["person", "admin"], float] = {
-            "person": settings.login_days * 86_400,
-            "admin": settings.admin_login_hours * 3600,
-        }
-        logins = Logins(secret, passwords, paths.ended_logins, lasts_s)
-        names = [f"{settings.lan_name}.local"] if settings.lan_name else []
-        hosts = KnownHosts((*settings.allowed_host_names, *names), announced=announced)
-        return cls(settings.access, persons, passwords, logins, keys, hosts)
+        logins = Logins(secret, passwords, paths.ended_logins, _lasts_s(settings))
+        return cls(settings.access, persons, passwords, logins, keys, _hosts(settings, announced))
+
+    def use(self, settings: Settings) -> None:
+        """Go by these from the next request on. Logins that were made last as long as the settings say now."""
+        self.mode = settings.access
+        self.logins.lasts_s = _lasts_s(settings)
+        self.hosts = _hosts(settings, self.hosts.announced)
 
     def identify(self, connection: HTTPConnection, host: Authority) -> Caller:
         """Read everything the request proves, and keep it for `caller_of`. Its origin must have been checked."""
@@ -154,6 +154,15 @@ class Access:
             raise LoginNeeded("no login")
         if door is Door.ADMIN and not caller.is_admin:
             raise NotAdmin("not the admin")
+
+
+def _hosts(settings: Settings, announced: Callable[[], str]) -> KnownHosts:
+    names = [f"{settings.lan_name}.local"] if settings.lan_name else []
+    return KnownHosts((*settings.allowed_host_names, *names), announced=announced)
+
+
+def _lasts_s(settings: Settings) -> Mapping[Role, float]:
+    return {"person": settings.login_days * 86_400, "admin": settings.admin_login_hours * 3600}
 
 
 def _bearer(authorization: str) -> str | None:

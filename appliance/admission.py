@@ -109,6 +109,11 @@ class Admission:
         self._tickets: dict[Key, _Ticket] = {}
         self._places: set[Place] = set()
 
+    def use(self, capacity: int, max_per_person: int) -> None:
+        """Other bounds; who is in stays in."""
+        self._capacity = capacity
+        self._max_per_person = max_per_person
+
     def watch_queue(self, waiting: Callable[[], Sequence[Key]]) -> None:
         """Name the function that tells whose events wait in the page's queue, in order."""
         self._waiting = waiting

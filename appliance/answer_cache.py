@@ -75,7 +75,7 @@ class AnswerCache:
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         """`directory` is made when needed: the entries in `saved`, what the owner pinned or corrected beside them."""
-        self._ttl_s = ttl_s
+        self.ttl_s = ttl_s
         self._wall_clock = wall_clock
         self._disk = _Disk(directory / "saved", limit_bytes)
         self._pins = _Pins(directory / "pinned.json")
@@ -97,7 +97,7 @@ class AnswerCache:
             except TimeoutError:
                 _log.warning("saved answers: the disk is slow, going on without")
                 return None
-        if found is None or found.saved_at + self._ttl_s <= self._wall_clock():
+        if found is None or found.saved_at + self.ttl_s <= self._wall_clock():
             return None
         counted = self._counted(found, [person], question)
         if counted != found:
@@ -127,7 +127,7 @@ class AnswerCache:
         """What the owner may see, pinned answers first, then the newest."""
         stored = await asyncio.wrap_future(self._submit(self._disk.all))
         now = self._wall_clock()
-        shown = {d: s for d, s in stored.items() if s.is_shown and s.saved_at + self._ttl_s > now}
+        shown = {d: s for d, s in stored.items() if s.is_shown and s.saved_at + self.ttl_s > now}
         shown |= self._pins.by_digest
         return dict(sorted(shown.items(), key=lambda item: (not item[1].is_pinned, -item[1].saved_at)))
 
@@ -164,7 +164,7 @@ class AnswerCache:
         return replace(saved, persons=first, question=question if len(first) >= N_SHOWN_FROM else "")
 
     def _write(self, digest: str, saved: SavedAnswer) -> None:
-        expire_s = saved.saved_at + self._ttl_s - self._wall_clock()
+        expire_s = saved.saved_at + self.ttl_s - self._wall_clock()
         if self._n_waiting >= MAX_WAITING or expire_s <= 0:
             return
         self._fresh[digest] = saved

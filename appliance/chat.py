@@ -29,7 +29,6 @@ from appliance.watch import Counts, Watch
 _log = logging.getLogger(__name__)
 _SWEEP_S = 2.0
 """How late a conversation past its TTL may be forgotten."""
-_CLOSING = "closing"
 
 
 class ChatService:
@@ -48,8 +47,9 @@ class ChatService:
         self._clock = clock
         self.watch = Watch(self, engine, settings, clock)
         self._admission = Admission(settings.n_places, settings.max_answers_per_person, clock, self.watch.pressure)
-        self._replies = Replies(engine, settings, known or Known())
-        self._sessions = SessionStore(settings.session_ttl_s, clock, engine.forget)
+        self.known = known or Known()
+        self._replies = Replies(engine, settings, self.known)
+        self.sessions = SessionStore(settings.session_ttl_s, clock, engine.forget)
         self._answers: dict[Answer, asyncio.Task[None]] = {}
         self._closing = False
 
@@ -61,6 +61,11 @@ class ChatService:
         return self._engine
 
     @property
+    def settings(self) -> Settings:
+        """What is in force now."""
+        return self._settings
+
+    @property
     def n_answers(self) -> int:
         """Answers in hand: waiting for the engine or being written."""
         return len(self._answers)
@@ -68,19 +73,14 @@ class ChatService:
     def counts(self) -> Counts:
         """How many there are of what."""
         n_waiting = self._admission.n_tickets + self._replies.n_waiting
-        return Counts(n_waiting, self._admission.n_taken, len(self._sessions))
+        return Counts(n_waiting, self._admission.n_taken, len(self.sessions))
 
     @property
     def not_ready_code(self) -> str:
         """Why no question can be answered right now; "" when one can."""
         if self._closing:
-            return _CLOSING
+            return Closing.code
         return "" if self._engine.state is EngineState.READY else self._engine.state.value
-
-    @property
-    def sessions(self) -> SessionStore:
-        """The conversations, for the routes that show, put back and rate them."""
-        return self._sessions
 
     def attach_page_queue(self, waiting: Callable[[], Sequence[Key]]) -> None:
         """Name the function that tells whose events wait in the page's queue, in order."""
@@ -88,7 +88,7 @@ class ChatService:
 
     def conversation(self, person: str | None, tab: str | None) -> Conversation:
         """What there is of this conversation; empty where it is not known."""
-        session = self._sessions.find((person or "", tab or ""))
+        session = self.sessions.find((person or "", tab or ""))
         return Conversation(tuple(session.turns), session.running) if session is not None else Conversation()
 
     def place(self, person: str | None, tab: str | None) -> int | None:
@@ -97,7 +97,7 @@ class ChatService:
         rank = self._admission.rank(key)
         if rank is not None:
             return rank + self._replies.n_waiting
-        session = self._sessions.find(key)
+        session = self.sessions.find(key)
         return session.running.ahead if session is not None and session.running is not None else None
 
     # -- the page --------------------------------------------------------------------------------------------
@@ -155,7 +155,7 @@ class ChatService:
         """End this conversation's answer; returns when what was written of it is committed."""
         key = (person or "", tab or "")
         self._admission.drop_ticket(key)
-        session = self._sessions.find(key)
+        session = self.sessions.find(key)
         if session is not None and session.running is not None:
             answer = session.running
             answer.end("stopped")
@@ -164,11 +164,11 @@ class ChatService:
     async def new_chat(self, person: str | None, tab: str | None) -> None:
         """Stop, and drop the text of this conversation."""
         await self.stop(person, tab)
-        self._sessions.drop((person or "", tab or ""))
+        self.sessions.drop((person or "", tab or ""))
 
     async def forget(self, person: str | None) -> None:
         """Stop, and drop everything of this person."""
-        for key in self._sessions.of_person(person or ""):
+        for key in self.sessions.of_person(person or ""):
             await self.new_chat(*key)
         if person:
             streams = [answer for answer in self._answers if answer.person == person]  # of no conversation
@@ -200,7 +200,7 @@ class ChatService:
         Raises:
             Busy: at once, when every place is taken.
         """
-        request_id = _new_id()
+        request_id = secrets.token_hex(12)
         asked = self._with_system(messages)
         request = Request(
             request_id=request_id,
@@ -227,15 +227,23 @@ class ChatService:
             Job("tickets", 0, self._admission.sweep),
             Job("unread answers", 0, self._end_unread),
             Job("watch", 0, self.watch.tick),
-            Job("conversations", _SWEEP_S, self._sessions.sweep),
+            Job("conversations", _SWEEP_S, self.sessions.sweep),
             *self._replies.jobs(),
         ]
 
     def model_changed(self) -> None:
         """Another model answers from now on: conversations stay, their token ids were the old one's."""
-        self._sessions.drop_token_ids()
+        self.sessions.drop_token_ids()
         for answer in self._answers:
             answer.drop_token_ids()
+
+    def use(self, settings: Settings) -> None:
+        """Go by these from the next question on; see `is_live` in settings.py."""
+        self._settings = settings
+        self.watch.use(settings)
+        self._admission.use(settings.n_places, settings.max_answers_per_person)
+        self._replies.use(settings)
+        self.sessions.ttl_s = settings.session_ttl_s
 
     def refuse_new(self) -> None:
         """From now on every new question hears that the program is shutting down."""
@@ -249,7 +257,7 @@ class ChatService:
         await asyncio.wait(list(self._answers.values()), timeout=bound_s)
         tasks = list(self._answers.values())
         for answer in list(self._answers):
-            answer.end(_CLOSING)
+            answer.end(Closing.code)
         if tasks:
             await asyncio.wait(tasks, timeout=1.0)
 
@@ -266,14 +274,14 @@ class ChatService:
             raise NotReady(f"the engine is {self._engine.state}")
 
     def _last_turn(self, key: Key) -> Turn:
-        session = self._sessions.find(key)
+        session = self.sessions.find(key)
         if session is None or not session.turns:
             raise EmptyInput("there is nothing to repeat")
         return session.turns[-1]
 
     def _n_after(self, key: Key, n_kept: int | None) -> int:
         """How many turns come after the first `n_kept`."""
-        session = self._sessions.find(key)
+        session = self.sessions.find(key)
         return 0 if session is None or n_kept is None else max(0, len(session.turns) - n_kept)
 
     async def _begin_turn(self, key: Key, turn: Turn, *, n_replaced: int = 0, fresh: bool = False) -> Answer:
@@ -285,7 +293,7 @@ class ChatService:
             request, found = now, None
         reply, place = self._reply(request, found, key, fresh=fresh)
         # From here on nothing raises: the place belongs to the answer.
-        session = self._sessions.open(key)
+        session = self.sessions.open(key)
         session.take_back(n_replaced)
         answer = Answer(
             request.request_id,
@@ -302,13 +310,13 @@ class ChatService:
 
     def _request(self, key: Key, turn: Turn, n_replaced: int = 0) -> Request:
         """What the engine would be asked for `turn`."""
-        session = self._sessions.find(key)
+        session = self.sessions.find(key)
         messages = session.history(n_without=n_replaced) if session is not None else []
         messages.append(Message("user", turn.question))
         if turn.text:
             messages.append(Message("assistant", turn.text, turn.token_ids or None))
         return Request(
-            request_id=_new_id(),
+            request_id=secrets.token_hex(12),
             messages=self._with_system(messages),
             max_tokens=self._settings.max_answer_tokens,
             person=key[0],
@@ -385,10 +393,6 @@ def _key(person: str | None, tab: str | None) -> Key:
     if not person or not tab:
         raise UnknownPerson("the request names no person or no tab")
     return person, tab
-
-
-def _new_id() -> str:
-    return secrets.token_hex(12)
 
 
 def _report_unforeseen(task: asyncio.Task[None]) -> None:

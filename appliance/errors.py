@@ -12,7 +12,24 @@ class ApplianceError(Exception):
 
 
 class SettingsError(ApplianceError):
-    """A setting that cannot be used: names the key, the value and what would be right."""
+    """A setting that cannot be used: names the key, the value and what would be right.
+
+    `key` and `rule` say the same for the admin page, which has its own sentences; "" where there is no such thing.
+    """
+
+    def __init__(self, sentence: str, key: str = "", rule: str = "", **values: object) -> None:
+        super().__init__(sentence)
+        self.key = key
+        self.rule = rule
+        self.values: Mapping[str, object] = values
+
+
+class ChangedMeanwhile(ApplianceError):
+    """Somebody else has changed the same thing since it was shown. `names`: what."""
+
+    def __init__(self, *names: str) -> None:
+        super().__init__(f"changed meanwhile: {', '.join(names)}")
+        self.names = names
 
 
 class ModelFileError(ApplianceError):

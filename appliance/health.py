@@ -1,8 +1,9 @@
-"""What the program's two processes take of this PC. Read when somebody looks, never in between."""
+"""What the program's two processes take of this PC, and what is left. Read when somebody looks, never in between."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import psutil
 
@@ -14,6 +15,27 @@ class ProcessUse:
     rss_bytes: int = 0
     cpu_s: float = 0.0
     """Processor time since it started, all threads together."""
+
+
+@dataclass(frozen=True)
+class PcUse:
+    """This PC."""
+
+    memory_bytes: int = 0
+    memory_free_bytes: int = 0
+    """What programs can still have."""
+    n_cores: int = 1
+    disk_free_bytes: int = 0
+    """Of the disk the data folder is on."""
+
+
+def pc_use(folder: Path) -> PcUse:
+    """What this PC has, and has left. Touches the disk. Zeros for what the system does not tell."""
+    try:
+        memory = psutil.virtual_memory()
+        return PcUse(memory.total, memory.available, psutil.cpu_count() or 1, psutil.disk_usage(str(folder)).free)
+    except (psutil.Error, OSError):
+        return PcUse()
 
 
 def use_of(pid: int | None = None) -> ProcessUse:

@@ -83,7 +83,7 @@ class KnownHosts:
         """
         self._extra = frozenset(extra)
         self._own_name = own_name
-        self._announced = announced
+        self.announced = announced
 
     def knows(self, host: Authority, local_address: str | None) -> bool:
         """Whether `host` is ours. `local_address` is this end of the connection: what was reached is ours."""
@@ -94,7 +94,7 @@ class KnownHosts:
             return local_address is not None and address == _address(local_address)
         name = self._own_name().lower().removesuffix(".")
         short = name.partition(".")[0]
-        return host.host in {name, short, f"{short}.local", self._announced()} - {""}
+        return host.host in {name, short, f"{short}.local", self.announced()} - {""}
 
 
 def parse_host_list(text: str) -> tuple[str, ...] | None:

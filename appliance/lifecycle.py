@@ -11,6 +11,7 @@ from appliance.access import Access
 from appliance.answer_cache import AnswerCache
 from appliance.block_list import BlockList
 from appliance.chat import ChatService
+from appliance.desk import Desk
 from appliance.engine.client import EngineClient
 from appliance.engine.cpu import thread_count
 from appliance.engine.request import EngineInfo
@@ -21,12 +22,14 @@ from appliance.log import where
 from appliance.model_library import ModelLibrary, Running
 from appliance.model_upload import sweep_uploads
 from appliance.models import find_model
-from appliance.paths import Paths
+from appliance.paths import CONFIG_NAME, Paths
 from appliance.person import Persons, load_secret
 from appliance.quick_answers import QuickAnswers
 from appliance.rate_limits import RateLimits
 from appliance.replies import Known
 from appliance.settings import Settings
+from appliance.settings_files import Sources
+from appliance.settings_store import SettingsStore
 from appliance.tuning.choices import Choices, tuned_file
 
 _log = logging.getLogger(__name__)
@@ -38,8 +41,11 @@ DRAIN_S = 2.0
 class Appliance:
     """Engine, chat service, persons, rights and front door. Order: build, spawn, start, drain, close."""
 
-    def __init__(self, settings: Settings, paths: Paths) -> None:
-        """Find the model; raises ModelFileError or StartFailed. Nothing runs yet."""
+    def __init__(self, settings: Settings, paths: Paths, sources: Sources | None = None) -> None:
+        """Find the model; raises ModelFileError or StartFailed. Nothing runs yet.
+
+        `sources`: where the settings came from; None: the file in the data folder, and nothing above it.
+        """
         self.settings = settings
         self._paths = paths
         self.model_source: Path | None = None
@@ -60,6 +66,10 @@ class Appliance:
         sweep_uploads(paths.models)
         self.models = ModelLibrary(settings, paths, Running(self._present_source, self._engine_info, self.use_model))
         self._tasks: list[asyncio.Task[None]] = []
+        sources = sources or Sources(paths.data_dir / CONFIG_NAME, paths.data_dir)
+        self.store = SettingsStore(settings, sources)
+        self.store.users += [self.chat.use, self.access.use, self._use_limits]
+        self.desk = Desk(self.chat, self.access, self.limits, self.store, paths, self.door)
 
     def spawn(self) -> None:
         """Start the engine's process; before slow imports, so that it loads beside them."""
@@ -72,7 +82,7 @@ class Appliance:
     async def start(self) -> None:
         """Attach to the running loop; does not wait for the engine."""
         await self.engine.start()
-        for work in (keep_house(self.chat.jobs()), self.door.announce()):
+        for work in (keep_house([*self.chat.jobs(), *self.desk.jobs()]), self.door.announce()):
             task = asyncio.get_running_loop().create_task(work)
             task.add_done_callback(_report)
             self._tasks.append(task)
@@ -101,6 +111,7 @@ class Appliance:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
+        await self.desk.close()
         await self.chat.close()
         await self.engine.close()
 
@@ -113,6 +124,9 @@ class Appliance:
     def _announced_name(self) -> str:
         return self.door.local_name
 
+    def _use_limits(self, settings: Settings) -> None:
+        self.limits.use(settings.questions_per_minute, settings.questions_per_minute_and_address)
+
 
 def _known(settings: Settings, paths: Paths) -> Known:
     """Those who answer without the engine, as far as the settings want them.
@@ -120,10 +134,9 @@ def _known(settings: Settings, paths: Paths) -> Known:
     Raises:
         StartFailed: a block list cannot be read, and there are no rules from before to go on with.
     """
-    quick = saved = None
-    if settings.quick_answers:
-        quick = QuickAnswers(paths.quick_answers, paths.shipped_quick_answers, settings.office_name, _local_time)
-    if settings.answer_cache_scope != "off" and settings.answer_cache_mb > 0:
+    saved = None
+    quick = QuickAnswers(paths.quick_answers, paths.shipped_quick_answers, settings.office_name, _local_time)
+    if settings.answer_cache_mb > 0:
         limit_bytes = settings.answer_cache_mb * 2**20
         saved = AnswerCache(paths.answers, limit_bytes=limit_bytes, ttl_s=settings.answer_cache_ttl_s)
     block_list = BlockList(paths.block_list)

@@ -51,7 +51,7 @@ class Logins:
         self._passwords = passwords
         self._ended = PrivateRecord(ended)
         self._one_at_a_time = threading.Lock()
-        self._lasts_s = lasts_s
+        self.lasts_s = lasts_s
         self._clock = clock
 
     def issue(self, role: Role, name: str = "") -> str:
@@ -68,7 +68,7 @@ class Logins:
         if read is None:
             return None
         login, made_at, version = read
-        in_time = 0 <= self._clock() - made_at < self._lasts_s[login.role]
+        in_time = 0 <= self._clock() - made_at < self.lasts_s[login.role]
         is_set = self._passwords.is_set(login.role)
         if not in_time or not is_set or version != self._passwords.version(login.role):
             return None
@@ -84,7 +84,7 @@ class Logins:
         now = self._clock()
         with self._one_at_a_time:
             kept = [entry for entry in self._ended.read().items() if entry[1] > now][-MAX_ENDED:]
-            self._ended.write({**dict(kept), login.id: int(now + self._lasts_s[login.role]) + 1})
+            self._ended.write({**dict(kept), login.id: int(now + self.lasts_s[login.role]) + 1})
 
     def _read(self, cookies: Mapping[str, str]) -> tuple[Login, float, str] | None:
         try:

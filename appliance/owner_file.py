@@ -58,6 +58,10 @@ class OwnerFile(Generic[Rules]):
             self.problem = f"{self.path.name}: {error}"
             _log.error("%s; the rules read before stay in use", self.problem)
 
+    def text(self) -> str:
+        """The file's text as it is now; "" for a missing one. Touches the disk. Raises BadRules."""
+        return "" if _state(self.path) is None else _read(self.path)
+
     def write(self, text: str) -> None:
         """Replace the file, all or nothing, and use it. Raises BadRules or OSError, and then nothing has changed."""
         self._parse(text)

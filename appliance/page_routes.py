@@ -68,7 +68,7 @@ def make_page_router(chat: ChatService, persons: Persons, settings: Settings) ->
 
     @router.get("/room")
     async def room() -> JSONResponse:
-        free = chat.counts().n_places_taken < settings.n_places and chat.watch.pressure.takes_for_model()
+        free = chat.counts().n_places_taken < chat.settings.n_places and chat.watch.pressure.takes_for_model()
         return JSONResponse({"free": free}, headers=_NO_STORE)
 
     @router.post("/rating")

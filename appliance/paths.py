@@ -103,6 +103,11 @@ class Paths:
         return self.data_dir / "api-keys.json"
 
     @property
+    def history(self) -> Path:
+        """What the charts of the admin page draw."""
+        return self.data_dir / "history.json"
+
+    @property
     def ended_logins(self) -> Path:
         """Logins that were ended before their time."""
         return self.data_dir / "ended-logins.json"

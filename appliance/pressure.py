@@ -50,13 +50,17 @@ class Ladder:
 
     def __init__(self, thresholds_s: Sequence[float]) -> None:
         """The wait from which each rung from SHORT_ANSWERS up is climbed; 0 leaves that rung out."""
-        self._thresholds = {Rung(i): s for i, s in enumerate(thresholds_s, 1) if s > 0}
+        self.use(thresholds_s)
         self.rung = Rung.NORMAL
         self.is_failing = False
         self.n_moves = 0
         self._over_since: float | None = None
         self._failing_since: float | None = None
         self._calm_since: float | None = None
+
+    def use(self, thresholds_s: Sequence[float]) -> None:
+        """Other thresholds. A rung that is left out now is left like any other, by way of the ones that are there."""
+        self._thresholds = {Rung(i): s for i, s in enumerate(thresholds_s, 1) if s > 0}
 
     @property
     def lowest_s(self) -> float:
@@ -68,7 +72,7 @@ class Ladder:
         self.is_failing = failing
         above = min((rung for rung in self._thresholds if rung > self.rung), default=None)
         over = above is not None and wait_s > self._thresholds[above]
-        calm = self.rung and not failing and wait_s < self._thresholds[self.rung] / 2
+        calm = self.rung and not failing and wait_s < self._thresholds.get(self.rung, float("inf")) / 2
         self._over_since = _since(self._over_since, now, over)
         self._failing_since = _since(self._failing_since, now, failing)
         self._calm_since = _since(self._calm_since, now, bool(calm))
@@ -120,6 +124,11 @@ class Pressure:
     def n_moves(self) -> int:
         """How often a rung was climbed or left."""
         return self._ladder.n_moves
+
+    def use(self, thresholds_s: Sequence[float], short_answer_tokens: int) -> None:
+        """Other thresholds, and another longest answer while answers are shorter."""
+        self._ladder.use(thresholds_s)
+        self._short_answer_tokens = short_answer_tokens
 
     # -- what the gateway asks -------------------------------------------------------------------------------
 

@@ -88,7 +88,7 @@ class QuickAnswers:
         """`path`: the owner's file, which need not exist. `now`: the local time."""
         self.file = OwnerFile(path, compile_rules)
         self._shipped = compile_rules(shipped.read_text(encoding="utf-8"))
-        self._office_name = office_name
+        self.office_name = office_name
         self._now = now
 
     def find(self, message: str) -> str | None:
@@ -105,5 +105,5 @@ class QuickAnswers:
             date = f"{now.year}年{now.month}月{now.day}日，星期{_WEEKDAYS[now.weekday()]}"
         else:
             date = f"{_DAYS[now.weekday()]}, {now.day} {_MONTHS[now.month - 1]} {now.year}"
-        values = {"date": date, "time": f"{now:%H:%M}", "office_name": self._office_name}
+        values = {"date": date, "time": f"{now:%H:%M}", "office_name": self.office_name}
         return _PLACEHOLDER.sub(lambda match: values[match[1]], answer)

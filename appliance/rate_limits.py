@@ -32,10 +32,14 @@ class RateLimits:
 
     def __init__(self, questions_per_minute: int, questions_per_minute_and_address: int) -> None:
         """0: no limit."""
-        self._of_one = questions_per_minute
-        self._of_an_address = questions_per_minute_and_address
+        self.use(questions_per_minute, questions_per_minute_and_address)
         self._storage = MemoryStorage()
         self._limiter = MovingWindowRateLimiter(self._storage)
+
+    def use(self, questions_per_minute: int, questions_per_minute_and_address: int) -> None:
+        """Other limits; what was counted still counts."""
+        self._of_one = questions_per_minute
+        self._of_an_address = questions_per_minute_and_address
 
     def question(self, caller: Caller) -> None:
         """Count one question of a page's person or a program. Raises TooFast; a refused one is not counted."""

@@ -55,8 +55,17 @@ class Replies:
         self._engine = engine
         self._gate = Gate(settings.n_engine_places)
         self._in_flight = InFlight()
-        self._sameness = Sameness(settings.answer_cache_scope, settings.system_prompt, _settings_digest(settings))
+        self.use(settings)
         self._tasks: set[asyncio.Task[None]] = set()
+
+    def use(self, settings: Settings) -> None:
+        """Go by these from the next question on."""
+        self._sameness = Sameness(settings.answer_cache_scope, settings.system_prompt, _settings_digest(settings))
+        self._gives_quick_answers = settings.quick_answers
+        if self.known.quick_answers is not None:
+            self.known.quick_answers.office_name = settings.office_name
+        if self.known.saved is not None:
+            self.known.saved.ttl_s = settings.answer_cache_ttl_s
 
     @property
     def n_waiting(self) -> int:
@@ -80,7 +89,7 @@ class Replies:
             return Told(sentence, Origin.BLOCKED)
         if fresh or request.messages[-1].role != "user":
             return None
-        if self.known.quick_answers is not None and self._sameness.is_ours(request):
+        if self.known.quick_answers is not None and self._gives_quick_answers and self._sameness.is_ours(request):
             quick = self.known.quick_answers.find(questions[-1])
             if quick is not None:
                 return Told(quick, Origin.QUICK)

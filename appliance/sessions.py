@@ -157,7 +157,7 @@ class SessionStore:
 
     def __init__(self, ttl_s: float, clock: Callable[[], float], forget: Callable[[str, str], None]) -> None:
         """`forget`: told person and tab of every session that is dropped, for whatever is kept of it elsewhere."""
-        self._ttl_s = ttl_s
+        self.ttl_s = ttl_s
         self._clock = clock
         self._forget = forget
         self._sessions: dict[Key, Session] = {}
@@ -173,6 +173,10 @@ class SessionStore:
         if session is not None:
             session.last_used = self._clock()
         return session
+
+    def peek(self, key: Key) -> Session | None:
+        """The session without touching it."""
+        return self._sessions.get(key)
 
     def open(self, key: Key) -> Session:
         """The session, made if need be."""
@@ -194,7 +198,7 @@ class SessionStore:
     def forgotten_in_s(self, key: Key) -> float:
         """How long until this conversation is forgotten, if nobody touches it. Looking does not touch it."""
         session = self._sessions.get(key)
-        return 0.0 if session is None else max(0.0, session.last_used + self._ttl_s - self._clock())
+        return 0.0 if session is None else max(0.0, session.last_used + self.ttl_s - self._clock())
 
     def drop(self, key: Key) -> None:
         """Forget the conversation, here and elsewhere."""
@@ -208,6 +212,11 @@ class SessionStore:
         for session in self._sessions.values():
             session.drop_token_ids()
 
+    def unused_s(self) -> dict[Key, float]:
+        """Every conversation, and how long nobody has touched it, in seconds. Looking does not touch it."""
+        now = self._clock()
+        return {key: now - session.last_used for key, session in self._sessions.items()}
+
     def of_person(self, person: str) -> list[Key]:
         """The keys of one person's conversations."""
         return [key for key in self._sessions if key[0] == person]
@@ -216,7 +225,7 @@ class SessionStore:
         """Drop what was not used for the TTL."""
         now = self._clock()
         for key, session in list(self._sessions.items()):
-            if session.running is None and now - session.last_used >= self._ttl_s:
+            if session.running is None and now - session.last_used >= self.ttl_s:
                 self._expire(key)
 
     def _make_room(self) -> None:

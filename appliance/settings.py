@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -54,20 +55,23 @@ class Settings(BaseModel):
         max_length=63,
     )
     access: Literal["open", "passcode"] = _row(
-        "open", "Who may chat: open, everybody who reaches the address; passcode, who knows the shared passcode."
+        "open",
+        "Who may chat: open, everybody who reaches the address; passcode, who knows the shared passcode.",
+        live=True,
     )
     allowed_hosts: str = _row(
         "",
         "Further names or addresses of this PC, like chat.example, 10.0.0.5: behind a proxy, or in a domain.",
+        live=True,
         max_length=1000,
     )
-    login_days: float = _row(30, "How long a login with the passcode lasts.", unit="days", ge=0.01, le=365)
-    admin_login_hours: float = _row(12, "How long a login of the admin lasts.", unit="hours", ge=0.1, le=720)
+    login_days: float = _row(30, "How long a login with the passcode lasts.", unit="days", live=True, ge=0.01, le=365)
+    admin_login_hours: float = _row(12, "How long a login of the admin lasts.", unit="hours", live=True, ge=0.1, le=720)
     questions_per_minute: int = _row(
-        20, "Questions one person, or one API key, may ask in a minute; 0: no limit.", ge=0, le=10_000
+        20, "Questions one person, or one API key, may ask in a minute; 0: no limit.", live=True, ge=0, le=10_000
     )
     questions_per_minute_and_address: int = _row(
-        200, "Questions all people behind one address may ask in a minute; 0: no limit.", ge=0, le=100_000
+        200, "Questions all people behind one address may ask in a minute; 0: no limit.", live=True, ge=0, le=100_000
     )
     data_dir: str = _row("", "Folder for models, logs and the settings file; empty: the platform's own.")
     model: str = _row(
@@ -82,9 +86,11 @@ class Settings(BaseModel):
     backend: Literal["llama", "echo"] = _row("llama", "llama, or echo: repeats the question, for tests.")
     open_browser: bool = _row(True, "Open the page on this PC once it is ready.")
     language: Literal["auto", "zh", "en"] = _row("auto", "Language of the page; auto: the browser's.", live=True)
+    notice: str = _row("", "A sentence of yours at the top of the chat page; empty: none.", live=True, max_length=300)
     starter_questions: str = _row(
         "",
         "Questions on the empty page, separated by |; empty: some of ours, in the reader's language.",
+        live=True,
         max_length=600,
     )
     system_prompt: str = _row(
@@ -97,8 +103,10 @@ class Settings(BaseModel):
     max_answer_tokens: int = _row(
         256, "Longest answer; as much of the context is kept free for it.", unit="tokens", ge=1, le=16384
     )
-    max_input_chars: int = _row(512, "Longest message.", unit="characters", live=True, ge=1, le=100_000)
-    queue_size: int = _row(20, "Questions that may wait beside those in hand.", unit="questions", ge=0, le=1000)
+    max_input_chars: int = _row(512, "Longest message.", unit="characters", ge=1, le=100_000)
+    queue_size: int = _row(
+        20, "Questions that may wait beside those in hand.", unit="questions", live=True, ge=0, le=1000
+    )
     look_ahead: int | None = _row(
         None, "Waiting questions handed to the engine to put in order; not set: max_batch_size again.", ge=0, le=256
     )
@@ -113,25 +121,33 @@ class Settings(BaseModel):
     session_ttl_s: float = _row(
         1800, "How long an unused conversation is kept on the server.", unit="s", live=True, ge=10, le=604_800
     )
-    quick_answers: bool = _row(True, "Answer some questions by rules, without the model.")
+    quick_answers: bool = _row(True, "Answer some questions by rules, without the model.", live=True)
     answer_cache_scope: Literal["off", "first", "all"] = _row(
         "first",
         "Which answers are kept for whoever asks the same: none, those to a conversation's first question, or all.",
+        live=True,
     )
-    answer_cache_ttl_s: float = _row(1800, "How long a saved answer is given.", unit="s", ge=10, le=604_800)
+    answer_cache_ttl_s: float = _row(1800, "How long a saved answer is given.", unit="s", live=True, ge=10, le=604_800)
     answer_cache_mb: int = _row(64, "Disk space for saved answers; 0: none are kept.", unit="MB", ge=0, le=10_240)
-    office_name: str = _row("", "What {office_name} in a quick answer becomes.", max_length=100)
+    office_name: str = _row("", "What {office_name} in a quick answer becomes.", live=True, max_length=100)
     shorter_answers_wait_s: float = _row(
-        45, "Expected wait from which answers get shorter; 0: never, as the next three.", unit="s", ge=0, le=3600
+        45,
+        "Expected wait from which answers get shorter; 0: never, as the next three.",
+        unit="s",
+        live=True,
+        ge=0,
+        le=3600,
     )
     shorter_history_wait_s: float = _row(
-        60, "Expected wait from which less of a long conversation is read anew.", unit="s", ge=0, le=3600
+        60, "Expected wait from which less of a long conversation is read anew.", unit="s", live=True, ge=0, le=3600
     )
     saved_only_wait_s: float = _row(
-        90, "Expected wait from which only saved and quick answers are given.", unit="s", ge=0, le=3600
+        90, "Expected wait from which only saved and quick answers are given.", unit="s", live=True, ge=0, le=3600
     )
-    busy_wait_s: float = _row(120, "Expected wait from which nobody new is taken.", unit="s", ge=0, le=3600)
-    short_answer_tokens: int = _row(128, "Longest answer while answers are shorter.", unit="tokens", ge=1, le=16384)
+    busy_wait_s: float = _row(120, "Expected wait from which nobody new is taken.", unit="s", live=True, ge=0, le=3600)
+    short_answer_tokens: int = _row(
+        128, "Longest answer while answers are shorter.", unit="tokens", live=True, ge=1, le=16384
+    )
     max_answers_per_person: int = _row(
         2, "Answers one browser may have in hand; each takes one of its six connections.", live=True, ge=1, le=5
     )
@@ -242,23 +258,53 @@ def parse_cores(text: str) -> tuple[int, ...] | None:
     return tuple(sorted(cores))
 
 
+@dataclass(frozen=True)
+class Kind:
+    """What a value of a setting has to be."""
+
+    sort: Literal["choice", "switch", "text", "whole", "number", "share"]
+    """`share`: a number above 0, up to 1."""
+    unit: str = ""
+    choices: tuple[str, ...] = ()
+    low: float = 0
+    high: float = 0
+    longest: int = 0
+    """Of a text, in characters; 0: any length."""
+
+
+def kind_of(key: str) -> Kind:
+    """What a value of this setting has to be."""
+    row = Settings.model_fields[key]
+    kinds, unit = str(row.annotation), str(_extra(row)["unit"])
+    if "Literal" in kinds:
+        return Kind("choice", choices=tuple(str(choice) for choice in _choices(row)))
+    if row.annotation is bool:
+        return Kind("switch")
+    if row.annotation is str:
+        return Kind("text", longest=int(_bound(row, "max_length")))
+    if key == "top_p":
+        return Kind("share", high=1)
+    return Kind("number" if "float" in kinds else "whole", unit, low=_bound(row, "ge"), high=_bound(row, "le"))
+
+
+def is_live(key: str) -> bool:
+    """Whether a change of this setting acts without a restart."""
+    return bool(_extra(Settings.model_fields[key])["applies"] == "live")
+
+
 def expected(key: str) -> str:
     """What a value of this setting has to be, in words."""
-    row = Settings.model_fields[key]
-    kinds = str(row.annotation)
-    if "Literal" in kinds:
-        return "one of " + ", ".join(str(choice) for choice in _choices(row))
-    if row.annotation is bool:
+    kind = kind_of(key)
+    if kind.sort == "choice":
+        return "one of " + ", ".join(kind.choices)
+    if kind.sort == "switch":
         return "true or false"
-    if row.annotation is str:
-        longest = _bound(row, "max_length")
-        return f"text of up to {longest} characters" if longest else "text"
-    low, high = _bound(row, "ge"), _bound(row, "le")
-    noun = "a number" if "float" in kinds else "a whole number"
-    unit = str(_extra(row)["unit"])
-    if key == "top_p":
-        return f"{noun} above 0, up to 1"
-    return f"{noun}{' of ' + unit if unit else ''} from {low:.10g} to {high:.10g}"
+    if kind.sort == "text":
+        return f"text of up to {kind.longest} characters" if kind.longest else "text"
+    if kind.sort == "share":
+        return "a number above 0, up to 1"
+    noun = "a number" if kind.sort == "number" else "a whole number"
+    return f"{noun}{' of ' + kind.unit if kind.unit else ''} from {kind.low:.10g} to {kind.high:.10g}"
 
 
 def _choices(row: FieldInfo) -> tuple[object, ...]:

@@ -68,6 +68,11 @@ class Watch:
         self.metrics = Metrics(clock, self._look)
         engine.on_finished = self._request_over
 
+    def use(self, settings: Settings) -> None:
+        """Other thresholds."""
+        self._settings = settings
+        self.pressure.use(settings.pressure_waits_s, settings.short_answer_tokens)
+
     def answered(self, answer: Answer, asked_at: float) -> None:
         """An answer is over for its reader: into the counts, and a line of the log."""
         assert answer.finish is not None

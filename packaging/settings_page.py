@@ -13,8 +13,8 @@ HEAD = f"""# Settings
 Written by `make docs` from the table in `appliance/settings.py`.
 
 Each stands in `office-chat.toml` by its name, in the environment as `{ENV_PREFIX}` and the name in capitals, and a few
-as a flag of `app.py`. A flag wins over the environment, the environment over the file. "Live" settings are read again
-for every question, the others when the program starts.
+as a flag of `app.py`. A flag wins over the environment, the environment over the file. "Live" settings that are
+changed on the admin page act at once, the others when the program starts again.
 
 | setting | default | what it does | expected | applies |
 | --- | --- | --- | --- | --- |

@@ -23,6 +23,7 @@ from ui.chat_page import ChatPage, ModelStatus, header_html, labels
 from ui.messages import Language, known, say
 from ui.queue_policy import ATTACH_GROUP, CHAT_GROUP, QueuePolicy
 from ui.session_link import SessionLink
+from ui.welcome import welcome_html
 
 if TYPE_CHECKING:
     from appliance.answer import Answer
@@ -48,9 +49,7 @@ class ChatHandlers:
         policy: QueuePolicy,
         limits: RateLimits,
         max_input_chars: int,
-        starters: str = "",
     ) -> None:
-        self._starters = starters
         self._chat = chat
         self._link = link
         self._policy = policy
@@ -103,10 +102,11 @@ class ChatHandlers:
 
     # -- plain handlers ------------------------------------------------------------------------------------------
 
-    async def restore(self, request: gr.Request) -> tuple[Any, Any, str]:
-        """A page was loaded: the conversation of its tab, and who answers."""
+    async def restore(self, request: gr.Request) -> tuple[Any, Any, str, str]:
+        """A page was loaded: the conversation of its tab, who answers, and what the owner put on the empty page."""
         self._policy.sign_of_life()
-        return *await self._show(None, request), await self.hello(request)
+        welcome = welcome_html(self._link.language(request), self._chat.settings.starter_questions)
+        return *await self._show(None, request), await self.hello(request), welcome
 
     async def show_kept(self, text: str, request: gr.Request) -> Shown:
         """What the browser has kept of a conversation, as messages. Nothing of it stays here."""
@@ -145,7 +145,7 @@ class ChatHandlers:
     async def hello(self, request: gr.Request) -> str:
         """The box was entered, or typing goes on after a long pause: somebody is there. Gives the header."""
         self._policy.sign_of_life()
-        return header_html(self._link.language(request), self._model_status())
+        return self._header(self._link.language(request))
 
     async def relabel(self, request: gr.Request) -> list[Any]:
         """The language was switched: everything that is written on the page."""
@@ -153,7 +153,7 @@ class ChatHandlers:
         conversation, _live = await self._show(None, request)
         # A conversation that only the browser has stays on the page; history.js shows it once more.
         shown = conversation or gr.skip()
-        return [shown, header_html(language, self._model_status()), *labels(language, self._starters)]
+        return [shown, self._header(language), *labels(language, self._chat.settings.starter_questions)]
 
     # -- wiring --------------------------------------------------------------------------------------------------
 
@@ -179,7 +179,7 @@ class ChatHandlers:
             page.again.click(self.again, validator=self.may_repeat, api_name="again", **asked),
             page.go_on.click(self.go_on, validator=self.may_repeat, api_name="go_on", **asked),
         ]
-        demo.load(self.restore, outputs=[*shown, page.header], api_name="restore", **quick)
+        demo.load(self.restore, outputs=[*shown, page.header, page.welcome], api_name="restore", **quick)
         # Pressed by page.js when the restored page shows a running answer. Not chained to the load: a question sent
         # just as another event of its page ends can miss Gradio's stream, which is then being closed.
         runs.append(
@@ -253,6 +253,9 @@ class ChatHandlers:
 
     def _wait_s(self, answer: Answer) -> float:
         return self._chat.watch.pressure.wait_s(answer.ahead) if answer.ahead else 0
+
+    def _header(self, language: Language) -> str:
+        return header_html(language, self._model_status(), self._chat.settings.notice)
 
     def _model_status(self) -> ModelStatus:
         info = self._chat.engine.info

@@ -32,7 +32,7 @@ class ChatPage:
     new_chat: gr.Button
     forget: gr.Button
     log_out: gr.Button
-    """Pressed in page.js; there only where people log in."""
+    """Pressed in page.js; seen only where people log in."""
     welcome: gr.Markdown
     conversation: gr.Chatbot
     live: gr.Markdown
@@ -66,15 +66,17 @@ class ModelStatus:
     failed: bool = False
 
 
-def header_html(language: Language, status: ModelStatus) -> str:
-    """Name of the page and who answers. `data-loading` makes page.js ask again."""
+def header_html(language: Language, status: ModelStatus, notice: str = "") -> str:
+    """Name of the page, who answers, and the owner's `notice`. `data-loading` makes page.js ask again."""
     if status.failed:
         line, mark = say(language, "model_failed"), ' role="alert"'
     elif status.name is None:
         line, mark = say(language, "model_loading"), " data-loading"
     else:
         line, mark = say(language, "model", model=status.name), ""
-    return f'<h1>{escape(say(language, "title"))}</h1><p class="model"{mark} title="{escape(line)}">{escape(line)}</p>'
+    told = f'<p class="notice">{escape(" ".join(notice.split()))}</p>' if notice.strip() else ""
+    heading = f"<h1>{escape(say(language, 'title'))}</h1>"
+    return f'{heading}<p class="model"{mark} title="{escape(line)}">{escape(line)}</p>{told}'
 
 
 def labels(language: Language, starters: str = "") -> list[Any]:
@@ -111,12 +113,12 @@ _BUTTONS = {
 }
 
 
-def build_page(language: Language, starters: str = "", *, has_login: bool = False) -> ChatPage:
+def build_page(language: Language, starters: str = "") -> ChatPage:
     """Create the components, top to bottom, inside the open Blocks. `language` is what stands there at first."""
     with gr.Column(elem_id="side"):  # history.js puts the list of conversations into it
         hide = _button(language, "hide")
         forget = _button(language, "forget")
-        log_out = _button(language, "log_out", visible=has_login)
+        log_out = _button(language, "log_out")
     with gr.Row(elem_id="top"):
         menu = _button(language, "menu")
         header = _words(header_html(language, ModelStatus(None)), "header")
@@ -180,12 +182,8 @@ def _words(html: str, elem_id: str) -> gr.Markdown:
     return gr.Markdown(html, elem_id=elem_id, sanitize_html=False, latex_delimiters=[])
 
 
-def _button(
-    language: Language, name: str, variant: Literal["primary", "secondary"] = "secondary", *, visible: bool = True
-) -> gr.Button:
-    return gr.Button(
-        say(language, _BUTTONS[name]), elem_id=name, variant=variant, size="sm", scale=0, min_width=0, visible=visible
-    )
+def _button(language: Language, name: str, variant: Literal["primary", "secondary"] = "secondary") -> gr.Button:
+    return gr.Button(say(language, _BUTTONS[name]), elem_id=name, variant=variant, size="sm", scale=0, min_width=0)
 
 
 def _line_html(language: Language, key: str) -> str:

@@ -44,6 +44,14 @@ class Page:
     demo: gr.Blocks
     policy: QueuePolicy
     streams: PageStreams
+    link: SessionLink
+    built: Language
+
+    def use(self, settings: Settings) -> None:
+        """What is told to pages that are loaded from now on."""
+        self.link.preset_language = settings.language
+        self.policy.keep_page_s = settings.session_ttl_s
+        self.demo.config["head"] = head_html(settings, self.built)
 
     def send_waiters_away(self) -> None:
         """Tell everybody in line that nothing new is taken; the chat service must already refuse."""
@@ -63,12 +71,12 @@ def build(chat: ChatService, settings: Settings, persons: Persons, limits: RateL
     demo = gr.Blocks(title=say(language, "title"), analytics_enabled=False)
     demo.state_session_capacity = _MAX_STATES  # at once: Gradio makes two holders of states that read it
     with demo:
-        page = build_page(language, settings.starter_questions, has_login=settings.access == "passcode")
-        handlers = ChatHandlers(chat, link, policy, limits, settings.max_input_chars, settings.starter_questions)
+        page = build_page(language, settings.starter_questions)
+        handlers = ChatHandlers(chat, link, policy, limits, settings.max_input_chars)
         handlers.wire(page, demo)
     policy.open_queue(demo)
     chat.attach_page_queue(policy.waiting)
-    return Page(demo, policy, PageStreams(policy.is_open))
+    return Page(demo, policy, PageStreams(policy.is_open), link, language)
 
 
 def mount(app: FastAPI, built: Page, settings: Settings, persons: Persons) -> FastAPI:
@@ -88,7 +96,7 @@ def mount(app: FastAPI, built: Page, settings: Settings, persons: Persons) -> Fa
         max_file_size=1,
         favicon_path=str(ASSETS / "icon.png"),
         theme=make_theme(),
-        head=head_html(settings),
+        head=head_html(settings, built.built),
         app_kwargs={"openapi_url": None, "docs_url": None, "redoc_url": None, "middleware": [gate]},
     )
     return mounted
@@ -99,8 +107,11 @@ def built_language(settings: Settings) -> Language:
     return "zh" if settings.language == "zh" else "en"
 
 
-def head_html(settings: Settings) -> str:
-    """Style, script and the words the script needs. In the head, because a `js=` argument would need unsafe-eval."""
+def head_html(settings: Settings, built: Language) -> str:
+    """Style, script and the words the script needs. In the head, because a `js=` argument would need unsafe-eval.
+
+    `built`: the language the page was built in, which it keeps whatever the settings say later.
+    """
     page_words: dict[str, dict[str, Any]] = {
         language: {key: SENTENCES[language][key] for key in SENTENCES[language] if key.startswith("page_")}
         | {"title": say(language, "title")}
@@ -108,21 +119,22 @@ def head_html(settings: Settings) -> str:
     }
     config = {
         "language": settings.language,
-        "built": built_language(settings),
+        "built": built,
         "words": page_words,
         "limit": settings.max_input_chars,
+        "login": settings.access == "passcode",
     }
     return "\n".join(
         (
             '<meta name="color-scheme" content="light dark">',
             f'<meta name="office-chat" content="{escape(json.dumps(config, ensure_ascii=False))}">',
-            *(f"<style>{_asset(name)}</style>" for name in STYLES),
-            *(f"<script>{_asset(name)}</script>" for name in SCRIPTS),
+            *(f"<style>{asset(name)}</style>" for name in STYLES),
+            *(f"<script>{asset(name)}</script>" for name in SCRIPTS),
         )
     )
 
 
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
     """A style sheet or script without the comments and white space, which only we read."""
     text = (ASSETS / name).read_text(encoding="utf-8")
     if name.endswith(".js"):

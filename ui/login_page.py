@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from functools import partial
 from html import escape
 from pathlib import Path
@@ -39,7 +40,11 @@ _HEADERS: Final = {
 }
 
 
-def make_login_router(access: Access, limits: RateLimits, preset_language: str = "auto") -> APIRouter:
+def _auto() -> str:
+    return "auto"
+
+
+def make_login_router(access: Access, limits: RateLimits, preset_language: Callable[[], str] = _auto) -> APIRouter:
     """Login, logout, and the first of the routes behind the admin's door."""
     page = LoginPage(access, limits, preset_language)
     router = APIRouter()
@@ -65,7 +70,7 @@ def make_login_router(access: Access, limits: RateLimits, preset_language: str =
 class LoginPage:
     """One method a route."""
 
-    def __init__(self, access: Access, limits: RateLimits, preset_language: str) -> None:
+    def __init__(self, access: Access, limits: RateLimits, preset_language: Callable[[], str]) -> None:
         self._access = access
         self._limits = limits
         self._preset_language = preset_language
@@ -123,7 +128,7 @@ class LoginPage:
         return self._access.mode == "open" or caller.login is not None
 
     def _language(self, request: Request, given: dict[str, str]) -> Language:
-        return language_of(given.get("lang"), request.headers.get("accept-language"), self._preset_language)
+        return language_of(given.get("lang"), request.headers.get("accept-language"), self._preset_language())
 
     def _page(
         self,

@@ -30,6 +30,7 @@ HEAR_THE_END_S: Final = 0.5
 COMMIT_S: Final = 0.3
 """At the end of the program: how long pages may take to hear that their answers are over, and to ask for the result."""
 
+_ANYBODY: Final = "anybody"
 _OPEN: Final = frozenset({"app_id", "startup-events", "theme.css"})
 """What anybody may GET: the page's style sheet, the start of the queue, and whether the program is back."""
 
@@ -126,20 +127,25 @@ class PageEvents:
 class PageGate:
     """Pure-ASGI middleware around Gradio's app. Whatever passes fits; the rest gets one sentence in JSON."""
 
-    def __init__(self, app: ASGIApp, events: PageEvents, streams: PageStreams, persons: Persons) -> None:
+    def __init__(
+        self, app: ASGIApp, events: PageEvents, streams: PageStreams | None, persons: Persons | None, at: str = ""
+    ) -> None:
+        """`at`: the path the page is mounted at. `streams` and `persons` None: a page without queued events, on which
+        all who get this far are one, as on the admin's."""
         self._app = app
         self._events = events
-        self._streams = streams
+        self._streams = streams or PageStreams(_nothing_to_say)
         self._persons = persons
+        self._prefix = at + PREFIX
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on what the page asks."""
-        if scope["type"] != "http" or not scope["path"].startswith(PREFIX):
+        if scope["type"] != "http" or not scope["path"].startswith(self._prefix):
             await self._app(scope, receive, send)
             return
         request = HTTPConnection(scope)
-        person = self._persons.of(request.cookies)
-        path = scope["path"].removeprefix(PREFIX)
+        person = self._persons.of(request.cookies) if self._persons is not None else _ANYBODY
+        path = scope["path"].removeprefix(self._prefix)
         if scope["method"] == "GET":
             if path in _OPEN:
                 await self._app(scope, receive, send)
@@ -175,6 +181,8 @@ class PageGate:
         number, texts, session = body.get("fn_index"), body.get("data"), body.get("session_hash")
         if type(number) is not int or number not in events:
             return _refusal(404, "There is no such event.")
+        if self._persons is None and isinstance(texts, list):
+            texts = ["" if text is None else text for text in texts]  # a list from which nothing was picked
         if not isinstance(session, str) or not 0 < len(session) <= MAX_ID_CHARS:
             return _refusal(422, "session_hash must be a short text.")
         if not isinstance(texts, list) or len(texts) != events[number] or not all(isinstance(t, str) for t in texts):
@@ -189,6 +197,10 @@ class PageGate:
             "trigger_id": trigger if type(trigger) is int else None,
             "event_data": None,
         }
+
+
+def _nothing_to_say(_session: str) -> bool:
+    return False
 
 
 def _refusal(status: int, sentence: str) -> JSONResponse:

@@ -54,7 +54,7 @@ class QueuePolicy:
         """`n_engine_places`: slots and look-ahead. `identify`: person and tab of a request, None for a stranger."""
         self.n_engine_places = n_engine_places
         self._identify = identify
-        self._keep_page_s = keep_page_s
+        self.keep_page_s = keep_page_s
         self._demo: gr.Blocks | None = None
         self._passing: set[Identity] = set()
         self._quieting: asyncio.TimerHandle | None = None
@@ -160,7 +160,7 @@ class QueuePolicy:
 
     def _drop_old_pages(self) -> None:
         holder = self._holder()
-        oldest = time.time() - self._keep_page_s
+        oldest = time.time() - self.keep_page_s
         with holder.lock:
             for page, last_used in list(holder.time_last_used.items()):
                 if last_used.timestamp() < oldest:

@@ -25,7 +25,7 @@ class SessionLink:
 
     def __init__(self, persons: Persons, preset_language: str = "auto") -> None:
         self._persons = persons
-        self._preset_language = preset_language
+        self.preset_language = preset_language
 
     def identify(self, request: Request) -> tuple[str, str] | None:
         """Person and tab of a request, None for a stranger."""
@@ -61,4 +61,4 @@ class SessionLink:
     def language(self, request: gr.Request) -> Language:
         """The language the sentences of this event are written in."""
         headers = {} if request.request is None else request.request.headers
-        return language_of(headers.get(LANGUAGE_HEADER), headers.get("accept-language"), self._preset_language)
+        return language_of(headers.get(LANGUAGE_HEADER), headers.get("accept-language"), self.preset_language)

@@ -27,6 +27,7 @@ OWNERS = {
     "httpx2": ("appliance/hub.py",),
     "segno": ("appliance/front_door.py",),
     "zeroconf": ("appliance/local_name.py",),
+    "tomlkit": ("appliance/settings_store.py", "appliance/rule_edits.py"),
     "psutil": ("appliance/health.py", "appliance/network.py", "appliance/engine/cpu.py", "bench/*"),
 }
 # Importer, what it must not import, and the exceptions.

@@ -21,6 +21,8 @@ from appliance.logins import COOKIE_NAME
 from appliance.passwords import Passwords
 from appliance.paths import Paths
 from appliance.settings import Settings
+from ui.admin_page import AdminPages
+from ui.messages import LANGUAGES
 
 NEEDS_NOTHING = {"/health", "/login", "/admin/login", "/favicon.ico"}
 NEEDS_A_KEY = {"/v1", "/metrics"}
@@ -38,6 +40,8 @@ class Whole:
         settings = Settings.model_validate({"backend": "echo", "access": "passcode", "data_dir": str(data_dir)})
         self.appliance = Appliance(settings, paths)
         self.app, self.page = build_page(self.appliance, paths)
+        (pages,) = [route.app for route in self.app.routes if isinstance(getattr(route, "app", None), AdminPages)]
+        self.admin_demos = {language: pages.build(language) for language in LANGUAGES}
 
     def paths(self) -> set[str]:
         """Every path with its blanks filled in, those of the mounted page and of what it mounts included."""
@@ -115,13 +119,52 @@ async def test_without_a_login_every_event_refuses(whole: Whole) -> None:
 
 async def test_a_persons_cookie_and_a_key_open_no_door_of_the_admin(whole: Whole) -> None:
     admins = sorted(path for path in whole.paths() if door_of(path) is Door.ADMIN)
-    assert "/admin/status" in admins
+    assert {"/admin/status", "/admin/settings", "/admin/en/config", "/admin/zh/gradio_api/queue/join"} <= set(admins)
     key = whole.appliance.access.keys.add("ann")
     for headers in ({"cookie": whole.cookie("person")}, {"authorization": f"Bearer {key}"}):
         async with whole.client(**headers) as client:
             for path in [*admins, "/admin/anything"]:
                 for method in METHODS:
                     assert (await client.request(method, path)).status_code in (401, 403), (method, path)
+
+
+async def test_no_event_of_the_admin_page_runs_for_anybody_else(whole: Whole) -> None:
+    key = whole.appliance.access.keys.add("carl")
+    for headers in ({}, {"cookie": whole.cookie("person")}, {"authorization": f"Bearer {key}"}):
+        async with whole.client(**headers) as client:
+            for language, demo in whole.admin_demos.items():
+                assert len(demo.fns) > 20
+                for number, fn in demo.fns.items():
+                    body = {"fn_index": number, "data": ["x"] * len(fn.inputs), "session_hash": "s"}
+                    for path in ("queue/join", "run/predict", f"run/{fn.api_name}", f"call/{fn.api_name}"):
+                        answer = await client.post(f"/admin/{language}/gradio_api/{path}", json=body)
+                        assert answer.status_code in (401, 403), (number, path)
+
+
+async def test_the_admin_may_press_everything_and_nothing_else_is_let_through(whole: Whole) -> None:
+    demo = whole.admin_demos["en"]
+    harmless = {
+        "numbers",
+        "charts",
+        "settings",
+        "quick_answers_show",
+        "cache_show",
+        "keys_show",
+        "sessions_show",
+        "log",
+    }
+    async with whole.client(cookie=whole.cookie("admin")) as client:
+        for number, fn in demo.fns.items():
+            if fn.api_name in harmless:
+                data = {"charts": ["hour"], "log": ["all"]}.get(fn.api_name, [])
+                body = {"fn_index": number, "data": data, "session_hash": "s"}
+                answer = await client.post("/admin/en/gradio_api/run/predict", json=body)
+                assert answer.status_code == 200, (fn.api_name, answer.text)
+                harmless.remove(fn.api_name)
+        assert harmless == set()
+        for path in ("upload", "queue/join", "call/numbers", "heartbeat/s", "reset", "cancel"):
+            answer = await client.post(f"/admin/en/gradio_api/{path}", json={"session_hash": "s", "fn_index": 0})
+            assert answer.status_code == 404, path
 
 
 async def test_a_login_is_no_key(whole: Whole) -> None:

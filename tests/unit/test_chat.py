@@ -180,7 +180,7 @@ async def test_new_chat_and_forget_drop_the_text(bench):
 async def test_a_conversation_past_its_ttl_is_forgotten_here_and_by_the_engine(bench):
     await bench.answered(ANN, "one", "1")
     bench.clock.now += bench.settings.session_ttl_s
-    bench.chat._sessions.sweep()
+    bench.chat.sessions.sweep()
     assert bench.engine.forgotten == [ANN]
     assert bench.chat.conversation(*ANN).turns == ()
 

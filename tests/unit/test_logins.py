@@ -125,7 +125,7 @@ async def test_a_guess_whose_turn_comes_too_late_is_not_looked_at(kept):
 
 def test_a_login_outlives_a_restart_and_ends_in_time(logins, kept, tmp_path, clock):
     cookie = jar(logins.issue("person", "ann"))
-    again = Logins(SECRET, Passwords(tmp_path / "passwords.json"), tmp_path / "ended.json", logins._lasts_s, clock)
+    again = Logins(SECRET, Passwords(tmp_path / "passwords.json"), tmp_path / "ended.json", logins.lasts_s, clock)
     login = again.of(cookie)
     assert (login.role, login.name) == ("person", "ann")
     clock.now += 30 * DAY_S - 2
@@ -155,7 +155,7 @@ def test_a_logout_counts_for_copies_of_the_cookie_and_after_a_restart(logins, ke
     logins.end(logins.of(here))
     assert logins.of(here) is None
     assert logins.of(elsewhere)
-    again = Logins(SECRET, kept, tmp_path / "ended.json", logins._lasts_s, clock)
+    again = Logins(SECRET, kept, tmp_path / "ended.json", logins.lasts_s, clock)
     assert again.of(here) is None
     clock.now += 31 * DAY_S
     logins.end(logins.of(jar(logins.issue("person"))))
@@ -169,7 +169,7 @@ def test_a_made_up_cookie_is_no_login(logins, value):
 
 
 def test_a_login_of_another_secret_from_the_future_or_of_another_shape_is_none(logins, kept, tmp_path, clock):
-    other = Logins(b"j" * 32, kept, tmp_path / "ended.json", logins._lasts_s, clock)
+    other = Logins(b"j" * 32, kept, tmp_path / "ended.json", logins.lasts_s, clock)
     assert logins.of(jar(other.issue("person"))) is None
     early = jar(logins.issue("person"))
     clock.now -= 10

@@ -511,6 +511,7 @@
   };
 
   root.dataset.chat = state;
+  root.dataset.login = config.login ? "yes" : "no";
   root.dataset.empty = "yes";
   root.dataset.more = root.dataset.inLine = root.dataset.away = root.dataset.ready = "no";
   showLanguage();

@@ -1,0 +1,133 @@
+"""A setting that says that it acts at once does, in every part that goes by it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance.access import Access
+from appliance.answer_cache import AnswerCache
+from appliance.errors import AlreadyAnswering, Busy, TooFast
+from appliance.hosts import Authority
+from appliance.paths import Paths
+from appliance.person import Persons
+from appliance.pressure import Ladder, Rung
+from appliance.quick_answers import QuickAnswers
+from appliance.rate_limits import RateLimits
+from appliance.replies import Known
+from tests.unit.chat_bench import ANN, BOB, Bench
+from tests.unit.engine_double import settle
+from tests.unit.test_rate_limits import caller
+
+
+def change(bench: Bench, **changes: Any) -> None:
+    bench.chat.use(bench.settings.model_copy(update=changes))
+
+
+async def test_the_system_prompt():
+    bench = Bench()
+    change(bench, system_prompt="Only in rhymes.")
+    await bench.answered(ANN, "hello", "Good day.")
+    assert bench.engine.last.request.messages[0].text == "Only in rhymes."
+
+
+async def test_the_number_that_may_wait():
+    bench = Bench(max_batch_size=1, look_ahead=0, queue_size=0)
+    await bench.chat.admit(*ANN, "one")
+    with pytest.raises(Busy):
+        await bench.chat.admit(*BOB, "two")
+    change(bench, queue_size=1)
+    await bench.chat.admit(*BOB, "two")
+
+
+async def test_the_answers_of_one_person():
+    bench = Bench(max_batch_size=8, max_answers_per_person=1)
+    await bench.chat.admit("ann", "tab-1", "one")
+    with pytest.raises(AlreadyAnswering):
+        await bench.chat.admit("ann", "tab-2", "two")
+    change(bench, max_answers_per_person=2)
+    await bench.chat.admit("ann", "tab-2", "two")
+
+
+async def test_how_long_a_conversation_is_kept():
+    bench = Bench()
+    await bench.answered(ANN, "hello", "Good day.")
+    change(bench, session_ttl_s=10)
+    bench.clock.now += 11
+    bench.chat.sessions.sweep()
+    assert len(bench.chat.sessions) == 0
+
+
+async def test_how_long_an_answer_without_a_reader_goes_on():
+    bench = Bench(disconnect_grace_s=100, disconnect_grace_busy_s=100)
+    answer = await bench.chat.ask(*ANN, "hello")
+    await settle()
+    bench.clock.now += 20
+    bench.housekeep()
+    assert not answer.is_stopped
+    change(bench, disconnect_grace_s=10, disconnect_grace_busy_s=10)
+    bench.housekeep()
+    await answer.wait_done()
+
+
+async def test_quick_answers_and_the_name_of_the_office(tmp_path):
+    shipped = Path(__file__).parents[2] / "appliance" / "quick_answers.toml"
+    own = tmp_path / "quick_answers.toml"
+    own.write_text('[[rule]]\nquestions = ["where am I"]\nanswer = "In {office_name}."\n')
+    quick = QuickAnswers(own, shipped, "", lambda: datetime(2026, 3, 1, tzinfo=UTC))
+    bench = Bench(Known(quick_answers=quick))
+    change(bench, office_name="Haus 3")
+    assert await bench.chat.admit(*ANN, "Where am I?") is False
+    assert quick.find("Where am I?") == "In Haus 3."
+    change(bench, quick_answers=False)
+    assert await bench.chat.admit(*ANN, "Where am I?") is True
+
+
+async def test_which_answers_are_kept_and_for_how_long(tmp_path):
+    saved = AnswerCache(tmp_path, limit_bytes=2**20, ttl_s=1000)
+    try:
+        bench = Bench(Known(saved=saved))
+        await bench.answered(ANN, "hello", "Good day.")
+        assert await bench.chat.admit(*BOB, "hello") is False
+        change(bench, answer_cache_scope="off")
+        assert await bench.chat.admit(*BOB, "hello") is True
+        change(bench, answer_cache_ttl_s=20)
+        assert saved.ttl_s == 20
+    finally:
+        await saved.close()
+
+
+def test_the_thresholds_of_the_ladder():
+    ladder = Ladder((10, 20, 30, 40))
+    for now in (0.0, 3.0):
+        ladder.update(now, 15, failing=False)
+    assert ladder.rung is Rung.SHORT_ANSWERS
+    ladder.use((0, 0, 0, 0))
+    for now in (10.0, 21.0):
+        ladder.update(now, 15, failing=False)
+    assert ladder.rung is Rung.NORMAL
+
+
+def test_questions_a_minute():
+    limits = RateLimits(1, 0)
+    limits.question(caller())
+    with pytest.raises(TooFast):
+        limits.question(caller())
+    limits.use(2, 0)
+    limits.question(caller())
+
+
+def test_who_may_chat_and_how_long_logins_last(tmp_path):
+    bench = Bench()
+    access = Access.of(bench.settings, Paths(tmp_path), Persons(b"s" * 32), b"s" * 32)
+    access.passwords.set("person", "open sesame")
+    cookie = {"office_chat_login": access.logins.issue("person")}
+    access.use(bench.settings.model_copy(update={"access": "passcode", "allowed_hosts": "chat.example"}))
+    assert access.mode == "passcode"
+    assert access.hosts.knows(Authority("chat.example"), None)
+    assert access.logins.of(cookie) is not None
+    access.use(bench.settings.model_copy(update={"login_days": -1.0}))
+    assert access.logins.of(cookie) is None

@@ -1,0 +1,148 @@
+"""How the program is doing: numbers that keep themselves up to date, and charts of the last hour and day."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from html import escape
+from typing import Any, Final
+
+import gradio as gr
+
+from appliance.health import PcUse, pc_use
+from appliance.history import Sample
+from appliance.metrics import Snapshot
+from ui.admin_charts import Line, chart_html
+from ui.admin_messages import span_of
+from ui.admin_section import Place, words
+
+NUMBERS_EVERY_S: Final = 2.0
+CHARTS_EVERY_S: Final = 10.0
+_GB: Final = 1e9
+
+
+def build(place: Place) -> None:
+    """Make the section."""
+    overview = Overview(place)
+    numbers = words("", "numbers", "numbers")
+    span = gr.Radio(
+        [(place.tell("last_hour"), "hour"), (place.tell("last_day"), "day")],
+        value="hour",
+        elem_id="span",
+        label=place.tell("span"),
+    )
+    charts = words("", "charts", "charts")
+    place.on([place.demo.load, gr.Timer(NUMBERS_EVERY_S).tick], overview.numbers, (), [numbers], "numbers")
+    place.on([place.demo.load, gr.Timer(CHARTS_EVERY_S).tick, span.input], overview.charts, [span], [charts], "charts")
+
+
+class Overview:
+    """The handlers of this section."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+
+    async def numbers(self) -> Sequence[Any]:
+        """Everything that is true now."""
+        desk = self._place.desk
+        pc = await asyncio.to_thread(pc_use, desk.data_dir)
+        return [self._numbers_html(desk.snapshot(), pc)]
+
+    async def charts(self, span: str) -> Sequence[Any]:
+        """What was measured."""
+        history = self._place.desk.history
+        return [self._charts_html(history.day if span == "day" else history.hour)]
+
+    def _numbers_html(self, snapshot: Snapshot, pc: PcUse) -> str:
+        tell, language, now, desk = self._place.tell, self._place.language, snapshot.now, self._place.desk
+        last = desk.history.hour[-1] if desk.history.hour else None
+        first, p99 = (_seconds(value) for value in (snapshot.ttft_p50_s, snapshot.ttft_p99_s))
+        used_bytes = now.web.rss_bytes + now.engine.rss_bytes
+        cards = (
+            ("people", str(desk.n_people()), tell("people_detail")),
+            ("writing", str(now.n_slots_used), tell("writing_detail", n=now.n_slots)),
+            ("waiting", str(now.n_waiting), tell("waiting_detail", n=now.n_places_taken, most=now.n_places)),
+            ("wait", f"{now.wait_s:.0f} s", tell("wait_detail")),
+            ("speed", f"{snapshot.tokens_per_s:.0f} <small>{escape(tell('speed_unit'))}</small>", tell("speed_detail")),
+            ("first_words", first or "–", tell("first_words_detail", p99=p99) if p99 else tell("none_yet")),
+            ("without_model", f"{snapshot.answer_hit_rate:.0%}", tell("without_model_detail", n=snapshot.n_answers)),
+            ("reused", f"{snapshot.prefix_hit_rate:.0%}", tell("reused_detail")),
+            (
+                "memory",
+                _gigabytes(used_bytes),
+                tell("memory_detail", free=_gigabytes(pc.memory_free_bytes), total=_gigabytes(pc.memory_bytes)),
+            ),
+            (
+                "cpu",
+                f"{last.cpu_cores if last else 0:.1f} <small>{escape(tell('cpu_unit'))}</small>",
+                tell("cpu_detail", n=pc.n_cores),
+            ),
+            ("disk_free", _gigabytes(pc.disk_free_bytes), tell("disk_free_detail")),
+            ("errors", str(snapshot.n_errors), tell("errors_detail", n=now.n_engine_restarts)),
+        )
+        shown = "".join(
+            f'<div class="card" data-number="{key}"><dt>{escape(tell(key))}</dt><dd>{value}</dd>'
+            f"<p>{escape(detail)}</p></div>"
+            for key, value, detail in cards
+        )
+        up_for = tell("up_for", time=span_of(language, now.uptime_s))
+        return f"{self._state_html(up_for)}{self._notes_html(now.rung)}<dl class='cards'>{shown}</dl>"
+
+    def _state_html(self, up_for: str) -> str:
+        """One line: whether it answers, which model, since when."""
+        chat = self._place.desk.chat
+        code, info = chat.not_ready_code, chat.engine.info
+        keys = {"": "ready", "closing": "closing", "failed": "engine_failed", "restarting": "engine_restarting"}
+        key = keys.get(code, "loading")
+        sentence = (
+            self._place.tell(key, model=info.model_name if info else "") if key == "ready" else self._place.tell(key)
+        )
+        mood = {"ready": "good", "engine_failed": "bad"}.get(key, "soon")
+        return f'<p class="state {mood}" data-state="{key}"><b>{escape(sentence)}</b> <span>{escape(up_for)}</span></p>'
+
+    def _notes_html(self, rung: int) -> str:
+        desk = self._place.desk
+        notes = [self._place.tell(f"crowded_{rung}")] if rung else []
+        if desk.settings.n_pending:
+            notes.append(self._place.tell("pending", n=desk.settings.n_pending))
+        if not desk.access.passwords.is_set("admin"):
+            notes.append(self._place.tell("no_password"))
+        return "".join(f'<p class="note">{escape(note)}</p>' for note in notes)
+
+    def _charts_html(self, samples: Sequence[Sample]) -> str:
+        tell = self._place.tell
+        if not samples:
+            return f'<p class="none">{escape(tell("chart_empty"))}</p>'
+        times_s = [sample.at_s for sample in samples]
+
+        def chart(title: str, *lines: tuple[str, list[float | None]]) -> str:
+            return chart_html(tell(title), times_s, [Line(name, values) for name, values in lines], tell("now"))
+
+        return (
+            '<div class="figures">'
+            + chart(
+                "chart_people",
+                (tell("line_people"), [sample.n_people for sample in samples]),
+                (tell("line_running"), [sample.n_running for sample in samples]),
+                (tell("line_waiting"), [sample.n_waiting for sample in samples]),
+            )
+            + chart("chart_speed", ("", [sample.tokens_per_s for sample in samples]))
+            + chart(
+                "chart_first",
+                (tell("line_p50"), [sample.ttft_p50_s for sample in samples]),
+                (tell("line_p99"), [sample.ttft_p99_s for sample in samples]),
+            )
+            + chart("chart_cpu", ("", [sample.cpu_cores for sample in samples]))
+            + chart("chart_memory", ("", [sample.memory_bytes / _GB for sample in samples]))
+            + "</div>"
+        )
+
+
+def _seconds(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:.2f} s" if value < 10 else f"{value:.0f} s"
+
+
+def _gigabytes(n_bytes: float) -> str:
+    return f"{n_bytes / _GB:.1f} GB"
