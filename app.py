@@ -37,6 +37,8 @@ _log = logging.getLogger("app")
 _PROGRESS_S = 2.0
 RESTARTED = "OFFICE_CHAT_RESTARTED"
 """Set for a program that has started itself again: nobody at the PC waits for its page."""
+FIRST_RUN = "/admin/first-run"
+"""What is opened on this PC until the owner has been through it. ui/first_run.py has the page."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -106,6 +108,7 @@ def build_page(appliance: Appliance, paths: Paths) -> tuple[FastAPI, Page]:
     from appliance.page_routes import make_page_router
     from appliance.web import make_app
     from ui import admin_page, interface
+    from ui.first_run import house_of, make_first_run_router
     from ui.login_page import make_login_router
     from ui.messages import in_both
     from ui.model_upload import make_upload_router
@@ -121,6 +124,7 @@ def build_page(appliance: Appliance, paths: Paths) -> tuple[FastAPI, Page]:
         make_stream_router(chat, settings, limits),
         make_page_router(chat, persons, settings),
         make_login_router(appliance.access, limits, language),
+        make_first_run_router(house_of(appliance)),
         make_upload_router(appliance.models, settings.language),
     ]
     app = make_app(routers, persons, appliance.access, in_both)
@@ -194,14 +198,16 @@ async def _announce(appliance: Appliance, began: float) -> None:
     finally:
         loading.cancel()
     _log.info("ready after %.1f s: %s, %s slots", time.monotonic() - began, info.model_name, info.n_slots)
-    _say_addresses(await asyncio.to_thread(appliance.door.look), info)
+    _say_addresses(await asyncio.to_thread(appliance.door.look), info, is_first_run=appliance.is_first_run)
     await _open_browser(appliance)
 
 
-def _say_addresses(view: DoorView, info: EngineInfo) -> None:
+def _say_addresses(view: DoorView, info: EngineInfo, *, is_first_run: bool) -> None:
     """The addresses, best first, with the code of the first one and what the owner may have to do."""
     lines = [f"Ready: {info.model_name} answers.", f"  On this PC:     {view.own_url}"]
     lines.append(f"  Administration: {view.own_url}/admin")
+    if is_first_run:
+        lines.append(f"  To set it up:   {view.own_url}{FIRST_RUN}")
     lines += [f"  For colleagues: {url}" for url in view.urls]
     if view.is_shared and not view.urls:
         lines.append("  For colleagues: this PC is not connected to a network.")
@@ -237,7 +243,8 @@ async def _open_browser(appliance: Appliance) -> None:
     if appliance.settings.open_browser and has_display and RESTARTED not in os.environ:
         import webbrowser
 
-        await asyncio.to_thread(webbrowser.open, appliance.door.look().own_url)
+        page = FIRST_RUN if appliance.is_first_run else ""
+        await asyncio.to_thread(webbrowser.open, appliance.door.look().own_url + page)
 
 
 def _prepare_gradio(paths: Paths) -> None:

@@ -27,6 +27,7 @@ from appliance.person import Persons, load_secret
 from appliance.quick_answers import QuickAnswers
 from appliance.rate_limits import RateLimits
 from appliance.replies import Known
+from appliance.self_test import SelfTest
 from appliance.settings import Settings
 from appliance.settings_files import Sources
 from appliance.settings_store import SettingsStore
@@ -65,6 +66,7 @@ class Appliance:
         self.limits = RateLimits(settings.questions_per_minute, settings.questions_per_minute_and_address)
         sweep_uploads(paths.models)
         self.models = ModelLibrary(settings, paths, Running(self._present_source, self._engine_info, self.use_model))
+        self.self_test = SelfTest(self, paths)
         self._tasks: list[asyncio.Task[None]] = []
         sources = sources or Sources(paths.data_dir / CONFIG_NAME, paths.data_dir)
         self.store = SettingsStore(settings, sources)
@@ -100,6 +102,18 @@ class Appliance:
         info = await self.engine.switch(self.settings.engine_config(file, self._paths.parked))
         self.model_source, self.model_path = source, file
         return info
+
+    @property
+    def is_first_run(self) -> bool:
+        """Whether the owner has never been through the steps of the first run."""
+        return not self._paths.set_up.exists()
+
+    def finish_first_run(self) -> None:
+        """From the next start on the chat page is opened. Touches the disk."""
+        try:
+            self._paths.set_up.touch()
+        except OSError as error:
+            _log.warning("the first run will be offered again (%s)", error.strerror)
 
     async def drain(self) -> None:
         """Take nothing new; let running answers end for a moment, then end them."""

@@ -83,6 +83,16 @@ class Paths:
         return self.data_dir / "model.json"
 
     @property
+    def self_test(self) -> Path:
+        """What the last self-test found."""
+        return self.data_dir / "self-test.json"
+
+    @property
+    def set_up(self) -> Path:
+        """There once the owner is through with the first run."""
+        return self.data_dir / "set-up-done"
+
+    @property
     def temp(self) -> Path:
         """For Gradio's own files: the system's folder of that kind may belong to another user."""
         return self.data_dir / "temp"

@@ -13,6 +13,7 @@ CHINESE: Final[dict[str, str]] = {
     "overview": "概览",
     "address": "地址",
     "models": "模型",
+    "to_self_test": "自检：这台电脑用现在的模型可供多少人使用",
     "settings": "设置",
     "answers": "回答",
     "access": "访问",

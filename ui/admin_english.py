@@ -13,6 +13,7 @@ ENGLISH: Final[dict[str, str]] = {
     "overview": "Overview",
     "address": "Address",
     "models": "Models",
+    "to_self_test": "Self-test: how many people this PC serves with its model",
     "settings": "Settings",
     "answers": "Answers",
     "access": "Access",

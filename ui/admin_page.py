@@ -30,6 +30,7 @@ from ui import (
 )
 from ui.admin_messages import SENTENCES, tell
 from ui.admin_section import Place, words
+from ui.first_run import PATH as FIRST_RUN
 from ui.interface import asset
 from ui.messages import LANGUAGES, Language, language_of
 from ui.page_gate import PageEvents, PageGate
@@ -64,6 +65,8 @@ def _build_address(place: Place) -> None:
 def _build_models(place: Place) -> None:
     link = SessionLink(place.appliance.persons, place.language)
     with gr.Column(elem_classes=["part", "models"]):
+        to_test = escape(f"{FIRST_RUN}?step=test&lang={place.language}")
+        words(f'<p><a href="{to_test}">{escape(place.tell("to_self_test"))}</a></p>', "heading")
         section = models_section.build(place.language)
     models_section.ModelsHandlers(place.appliance.models, link).wire(section, place.demo)
 

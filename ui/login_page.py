@@ -13,7 +13,7 @@ from html import escape
 from pathlib import Path
 from string import Template
 from typing import Final
-from urllib.parse import parse_qs, urlencode
+from urllib.parse import urlencode
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -25,11 +25,11 @@ from appliance.hosts import local_path
 from appliance.logins import COOKIE_NAME, KEPT_BY_BROWSER_S
 from appliance.passwords import Role
 from appliance.rate_limits import RateLimits
+from ui.forms import read_form
 from ui.messages import Language, language_of, say
 
 _log = logging.getLogger(__name__)
 
-_MAX_FORM_BYTES: Final = 8000
 _PATHS: Final[dict[Role, str]] = {"person": "/login", "admin": "/admin/login"}
 _HEADERS: Final = {
     "cache-control": "no-store",
@@ -85,7 +85,7 @@ class LoginPage:
 
     async def enter(self, request: Request) -> Response:
         """Check the password; with the right one set the cookie and go where the person wanted to."""
-        role, form, caller = _role(request), await _form(request), caller_of(request)
+        role, form, caller = _role(request), await read_form(request), caller_of(request)
         if not self._access.passwords.is_set(role) or (role == "person" and self._access.mode == "open"):
             return self._page(request, form)
         browser = self._access.logins.knew(role, request.cookies)
@@ -175,17 +175,3 @@ def _lang(language: Language) -> str:
 
 def _go_to(path: str) -> RedirectResponse:
     return RedirectResponse(path, status_code=303, headers={"cache-control": "no-store"})
-
-
-async def _form(request: Request) -> dict[str, str]:
-    """The fields of a form sent as browsers send one; {} for what is none or is too long."""
-    body = b""
-    async for part in request.stream():
-        body += part[: _MAX_FORM_BYTES + 1]
-        if len(body) > _MAX_FORM_BYTES:
-            return {}
-    try:
-        fields = parse_qs(body.decode("utf-8"), keep_blank_values=True, max_num_fields=10)
-    except ValueError:
-        return {}
-    return {name: values[0] for name, values in fields.items()}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final, Literal, get_args
 
+from ui.words_first_run import FIRST_RUN
 from ui.words_front_door import FRONT_DOOR
 from ui.words_models import MODELS
 
@@ -278,7 +279,7 @@ _PAGE: Final[dict[Language, dict[str, str]]] = {
     },
 }
 SENTENCES: Final[dict[Language, dict[str, str]]] = {
-    language: _PAGE[language] | FRONT_DOOR[language] | MODELS[language] for language in LANGUAGES
+    language: _PAGE[language] | FRONT_DOOR[language] | MODELS[language] | FIRST_RUN[language] for language in LANGUAGES
 }
 
 
