@@ -13,6 +13,7 @@ from appliance.errors import EngineFailed
 from appliance.model_download import Offer
 from appliance.person import Persons
 from tests.browser.section_page import served, shot
+from tests.system.program import Program
 from tests.unit.own_hub import FILE, REPO, OwnHub, own_hub
 from tests.unit.test_model_file import write
 from tests.unit.test_model_library import Shelf
@@ -127,3 +128,26 @@ def test_a_second_look_finds_the_download_of_another_tab(browser, shelf, hub, ur
     expect(first.locator("#models_news")).to_contain_text("was stopped")
     assert (shelf.paths.models / FILE).exists() is False
     context.close()
+
+
+def test_on_the_admin_page_of_the_running_program(browser, tmp_path):
+    program = Program(tmp_path / "data", backend="echo").wait_ready()
+    context = browser.new_context(locale="en-US", viewport={"width": 1280, "height": 900})
+    try:
+        page = context.new_page()
+        page.goto(f"http://127.0.0.1:{program.port}/admin/en/#models")
+        models, news = page.locator("#models"), page.locator("#models_news")
+        expect(models).to_contain_text("SmolLM2", timeout=20_000)
+        page.locator("#models_path textarea, #models_path input").fill(str(write(tmp_path / "from-a-stick.gguf")))
+        page.click("#models_bring")
+        expect(models).to_contain_text("from-a-stick")
+        page.set_input_files("input[data-upload]", str(write(tmp_path / "sent.gguf")))
+        expect(models).to_contain_text("sent")
+        page.locator("#models_choice").get_by_text("from-a-stick").click()
+        page.click("#models_use")
+        expect(news).to_contain_text("Echo answers now", timeout=20_000)
+        expect(models.locator("section").first).to_contain_text("answers now")
+        expect(models.locator("section").first).to_contain_text("from-a-stick")
+    finally:
+        context.close()
+        program.close()
