@@ -81,12 +81,12 @@ class Overview:
             ("errors", str(snapshot.n_errors), tell("errors_detail", n=now.n_engine_restarts)),
         )
         shown = "".join(
-            f'<div class="card" data-number="{key}"><dt>{escape(tell(key))}</dt><dd>{value}</dd>'
-            f"<p>{escape(detail)}</p></div>"
+            f'<li class="card" data-number="{key}"><p class="name">{escape(tell(key))}</p>'
+            f'<p class="value">{value}</p><p class="detail">{escape(detail)}</p></li>'
             for key, value, detail in cards
         )
         up_for = tell("up_for", time=span_of(language, now.uptime_s))
-        return f"{self._state_html(up_for)}{self._notes_html(now.rung)}<dl class='cards'>{shown}</dl>"
+        return f"{self._state_html(up_for)}{self._notes_html(now.rung)}<ul class='cards'>{shown}</ul>"
 
     def _state_html(self, up_for: str) -> str:
         """One line: whether it answers, which model, since when."""

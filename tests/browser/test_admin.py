@@ -51,7 +51,7 @@ class Admin:
         return self
 
     def number(self, name: str) -> str:
-        return self.page.locator(f'#numbers [data-number="{name}"] dd').inner_text()
+        return self.page.locator(f'#numbers [data-number="{name}"] .value').inner_text()
 
     def set(self, key: str, value: str) -> None:
         """Type a setting."""

@@ -63,6 +63,7 @@ def test_axe_finds_nothing_serious_while_people_wait(narrow_app: Program, visit:
 def test_everything_can_be_reached_by_keyboard_and_shows_where_it_is(app: Program, visit: Visit) -> None:
     chat = visit(app)
     chat.ask("hello")
+    chat.page.locator("#conversation [data-act=copy]").first.wait_for(state="attached")
     chat.page.locator("body").evaluate("() => document.activeElement.blur()")
     reached = set()
     for _ in range(24):
