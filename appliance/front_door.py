@@ -119,6 +119,9 @@ class FrontDoor:
     def look(self) -> DoorView:
         """As it is now; asks the system for its addresses, some milliseconds."""
         urls, virtual = self._urls()
+        if urls and self.port and not self._at_start:  # when the PC starts, its network may come up after this program
+            self._at_start = urls[0]
+            self._remember(urls[0])
         known = (*urls, *virtual)
         outdated = [old for old in (self._at_start, self._before) if old and known and old not in known]
         name = self.local_name

@@ -148,6 +148,16 @@ def test_a_change_while_it_runs_is_named_too(tmp_path, first_port):
     assert door.look().changed_from == f"http://192.168.1.20:{first_port}"
 
 
+def test_a_network_that_comes_up_after_the_start_is_remembered_all_the_same(tmp_path, first_port):
+    adapters: list[object] = []
+    door = opened(FrontDoor(tmp_path / "note", "0.0.0.0", 0, "", lambda: adapters))
+    adapters[:] = [WIRED]
+    first = door.look()
+    assert (first.changed_from, first.url) == ("", f"http://{WIRED.address}:{door.port}")
+    later = opened(FrontDoor(tmp_path / "note", "0.0.0.0", 0, "", lambda: [WIRELESS]))
+    assert later.look().changed_from == first.url
+
+
 def test_without_a_network_the_old_address_is_not_forgotten(tmp_path, first_port):
     opened(make(tmp_path))
     view = opened(make(tmp_path, [])).look()
