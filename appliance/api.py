@@ -56,10 +56,13 @@ def make_router(chat: ChatService, persons: Persons, settings: Settings, limits:
 
     @router.get("/place")
     async def place(request: Request) -> JSONResponse:
-        ahead = chat.place(persons.of(request.cookies), persons.tab_of(request.headers))
+        key = persons.of(request.cookies), persons.tab_of(request.headers)
+        ahead, conversation = chat.place(*key), chat.conversation(*key)
         closing = chat.not_ready_code == Closing.code
         wait_s = None if ahead is None else round(chat.watch.pressure.wait_s(ahead))
-        return JSONResponse({"ahead": ahead, "wait_s": wait_s, "closing": closing}, headers=_NOT_KEPT)
+        body = {"ahead": ahead, "wait_s": wait_s, "closing": closing}
+        body |= {"running": conversation.running is not None, "n_turns": len(conversation.turns)}
+        return JSONResponse(body, headers=_NOT_KEPT)
 
     @router.get("/v1/models")
     async def models() -> JSONResponse:

@@ -6,7 +6,6 @@ Who writes the answer is decided in replies.py.
 from __future__ import annotations
 
 import asyncio
-import logging
 import secrets
 import time
 from collections.abc import Callable, Sequence
@@ -18,15 +17,15 @@ from appliance.answer import Answer, AnswerState, Reply
 from appliance.engine.client import EngineState
 from appliance.engine.request import FinishReason, Message, Request, SamplingParams
 from appliance.engine_link import Engine
-from appliance.errors import Closing, EmptyInput, NotReady, UnknownPerson
+from appliance.errors import Closing, NothingToRepeat, NotReady, UnknownPerson
 from appliance.janitor import Job
-from appliance.log import where
+from appliance.log import report_failed_answer
 from appliance.replies import Known, Replies
 from appliance.sessions import Conversation, Session, SessionStore, Turn, program_conversation
 from appliance.settings import Settings
 from appliance.watch import Counts, Watch
+from appliance.wishes import NO_WISHES, Wishes
 
-_log = logging.getLogger(__name__)
 _SWEEP_S = 2.0
 """How late a conversation past its TTL may be forgotten."""
 
@@ -102,12 +101,19 @@ class ChatService:
 
     # -- the page --------------------------------------------------------------------------------------------
 
-    async def admit(self, person: str | None, tab: str | None, text: str | None, n_kept: int | None = None) -> bool:
+    async def admit(
+        self,
+        person: str | None,
+        tab: str | None,
+        text: str | None,
+        n_kept: int | None = None,
+        wishes: Wishes = NO_WISHES,
+    ) -> bool:
         """The validator's question, before anything is queued: may it be asked? Raises a Refused when not.
 
         Args:
             text: what is to be asked; None for Ask again and Continue.
-            n_kept: as for `ask`.
+            n_kept, wishes: as for `ask`.
         Returns:
             Whether it has to wait in line, for which it now holds a ticket.
         """
@@ -115,41 +121,45 @@ class ChatService:
         self._check_open()
         if text is not None:
             question, _ = guard.cut(text, self._settings.max_input_chars)
-            request = self._request(key, Turn(question, "", (), None), self._n_after(key, n_kept))
+            request = self._request(key, Turn(question, "", (), None), wishes, self._n_after(key, n_kept))
             if self._replies.can_join(request) or await self._replies.find(request) is not None:
                 self._admission.check_join(key)
                 return False
         elif not self.conversation(person, tab).turns:
-            raise EmptyInput("there is nothing to repeat")
+            raise NothingToRepeat("there is nothing to repeat")
         self._check_engine()
         self._admission.enter_page(key)
         return True
 
-    async def ask(self, person: str | None, tab: str | None, text: str, n_kept: int | None = None) -> Answer:
+    async def ask(
+        self, person: str | None, tab: str | None, text: str, n_kept: int | None = None, wishes: Wishes = NO_WISHES
+    ) -> Answer:
         """Begin to answer. A text that is too long is cut, with a notice.
 
         Args:
             n_kept: go on after so many turns and drop what came after them; None: after all.
+            wishes: what this person wants of the answer, beside the question.
         """
         key = _key(person, tab)
         question, was_cut = guard.cut(text, self._settings.max_input_chars)
         turn = Turn(question, "", (), None, notices=("input_cut",) if was_cut else ())
-        return await self._begin_turn(key, turn, n_replaced=self._n_after(key, n_kept))
+        return await self._begin_turn(key, turn, wishes, n_replaced=self._n_after(key, n_kept))
 
-    async def again(self, person: str | None, tab: str | None) -> Answer:
+    async def again(self, person: str | None, tab: str | None, wishes: Wishes = NO_WISHES) -> Answer:
         """Drop the last answer and ask its question anew."""
         key = _key(person, tab)
         turn = self._last_turn(key)
         notices = tuple(notice for notice in turn.notices if notice == "input_cut")
-        return await self._begin_turn(key, Turn(turn.question, "", (), None, notices=notices), n_replaced=1, fresh=True)
+        anew = Turn(turn.question, "", (), None, notices=notices)
+        return await self._begin_turn(key, anew, wishes, n_replaced=1, fresh=True)
 
-    async def go_on(self, person: str | None, tab: str | None) -> Answer:
+    async def go_on(self, person: str | None, tab: str | None, wishes: Wishes = NO_WISHES) -> Answer:
         """Continue an answer that hit its limit, was stopped or was cut off by a failure of the engine."""
         key = _key(person, tab)
         turn = self._last_turn(key)
         if not turn.can_continue:
-            raise EmptyInput("there is nothing to continue")
-        return await self._begin_turn(key, replace(turn, notices=(), verdict=""), n_replaced=1, fresh=True)
+            raise NothingToRepeat("there is nothing to continue")
+        return await self._begin_turn(key, replace(turn, notices=(), verdict=""), wishes, n_replaced=1, fresh=True)
 
     async def stop(self, person: str | None, tab: str | None) -> None:
         """End this conversation's answer; returns when what was written of it is committed."""
@@ -201,7 +211,8 @@ class ChatService:
             Busy: at once, when every place is taken.
         """
         request_id = secrets.token_hex(12)
-        asked = self._with_system(messages)
+        brings_its_own = messages[0].role == "system"
+        asked = (*(() if brings_its_own else (Message("system", self._settings.system_prompt),)), *messages)
         request = Request(
             request_id=request_id,
             messages=asked,
@@ -276,7 +287,7 @@ class ChatService:
     def _last_turn(self, key: Key) -> Turn:
         session = self.sessions.find(key)
         if session is None or not session.turns:
-            raise EmptyInput("there is nothing to repeat")
+            raise NothingToRepeat("there is nothing to repeat")
         return session.turns[-1]
 
     def _n_after(self, key: Key, n_kept: int | None) -> int:
@@ -284,11 +295,13 @@ class ChatService:
         session = self.sessions.find(key)
         return 0 if session is None or n_kept is None else max(0, len(session.turns) - n_kept)
 
-    async def _begin_turn(self, key: Key, turn: Turn, *, n_replaced: int = 0, fresh: bool = False) -> Answer:
+    async def _begin_turn(
+        self, key: Key, turn: Turn, wishes: Wishes, n_replaced: int, *, fresh: bool = False
+    ) -> Answer:
         """Find who answers `turn` in place of the last `n_replaced`; one that has text already is continued."""
-        request = self._request(key, turn, n_replaced)
+        request = self._request(key, turn, wishes, n_replaced)
         found = await self._replies.find(request, fresh=fresh)
-        now = self._request(key, turn, n_replaced)
+        now = self._request(key, turn, wishes, n_replaced)
         if now.messages != request.messages:  # New chat was pressed meanwhile, say
             request, found = now, None
         reply, place = self._reply(request, found, key, fresh=fresh)
@@ -308,7 +321,7 @@ class ChatService:
         self._start(answer, reply, place, session)
         return answer
 
-    def _request(self, key: Key, turn: Turn, n_replaced: int = 0) -> Request:
+    def _request(self, key: Key, turn: Turn, wishes: Wishes, n_replaced: int = 0) -> Request:
         """What the engine would be asked for `turn`."""
         session = self.sessions.find(key)
         messages = session.history(n_without=n_replaced) if session is not None else []
@@ -317,21 +330,14 @@ class ChatService:
             messages.append(Message("assistant", turn.text, turn.token_ids or None))
         return Request(
             request_id=secrets.token_hex(12),
-            messages=self._with_system(messages),
-            max_tokens=self._settings.max_answer_tokens,
+            messages=(Message("system", wishes.system_prompt(self._settings.system_prompt)), *messages),
+            max_tokens=wishes.max_tokens(self._settings.max_answer_tokens),
+            sampling=wishes.sampling,
+            own_words=wishes.instructions,
             person=key[0],
             conversation=key[1],
             model=self._replies.model,
         )
-
-    def _with_system(self, messages: Sequence[Message]) -> tuple[Message, ...]:
-        """The owner's system prompt first, unless a program brings its own.
-
-        An empty one is sent as well: without any, some templates put in words of the model's maker.
-        """
-        if messages and messages[0].role == "system":
-            return tuple(messages)
-        return (Message("system", self._settings.system_prompt), *messages)
 
     def _reply(
         self, request: Request, found: Reply | None, key: Key | None, *, fresh: bool = False
@@ -358,7 +364,7 @@ class ChatService:
         answer.comes_from(reply.origin, reply.saved_at)
         task = asyncio.get_running_loop().create_task(self._write(answer, reply, place, session))
         self._answers[answer] = task
-        task.add_done_callback(_report_unforeseen)
+        task.add_done_callback(report_failed_answer)
 
     async def _write(self, answer: Answer, reply: Reply, place: Place, session: Session | None) -> None:
         """Carry the reply into the answer, whoever reads it."""
@@ -377,9 +383,8 @@ class ChatService:
             self.watch.answered(answer, place.asked_at)
 
     def _end_unread(self) -> None:
-        settings = self._settings
         others_wait = self._replies.n_waiting > 0 or self._admission.n_tickets > 0
-        grace_s = settings.disconnect_grace_busy_s if others_wait else settings.disconnect_grace_s
+        grace_s = self._settings.disconnect_grace_busy_s if others_wait else self._settings.disconnect_grace_s
         now = self._clock()
         for answer in list(self._answers):
             if answer.alone_since is not None and now - answer.alone_since >= grace_s and not answer.is_stopped:
@@ -393,8 +398,3 @@ def _key(person: str | None, tab: str | None) -> Key:
     if not person or not tab:
         raise UnknownPerson("the request names no person or no tab")
     return person, tab
-
-
-def _report_unforeseen(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        _log.error("an answer failed: %s", where(error))

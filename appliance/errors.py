@@ -88,6 +88,12 @@ class EmptyInput(Refused):
     code = "empty"
 
 
+class NothingToRepeat(Refused):
+    """Ask again or Continue, where no question stands or its answer is complete."""
+
+    code = "nothing_to_repeat"
+
+
 class InputTooLong(Refused):
     """More characters or tokens than a message may have."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import logging.handlers
 import sys
@@ -39,6 +40,12 @@ def where(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     places = (f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in reversed(frames[-4:]))
     return f"{type(error).__name__} at " + " < ".join(places)
+
+
+def report_failed_answer(task: asyncio.Task[None]) -> None:
+    """For `add_done_callback`: a task that carries an answer has ended; say so if it failed."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        logging.getLogger(__name__).error("an answer failed: %s", where(error))
 
 
 def _without_texts(record: logging.LogRecord) -> bool:

@@ -1,5 +1,6 @@
 """What the page's own script asks beside Gradio's events: the text of its conversation, to keep it in the browser;
-putting it back after the server has forgotten it; whether there is room for a question; a thumb up or down.
+putting it back after the server has forgotten it; whether there is room for a question, and which run of the program
+this is; a thumb up or down.
 
 All of it is about the conversation of the cookie and tab that ask, and of nobody else.
 """
@@ -16,6 +17,7 @@ from starlette.responses import JSONResponse, Response
 from appliance import kept
 from appliance.admission import Key
 from appliance.chat import ChatService
+from appliance.errors import Closing
 from appliance.person import Persons
 from appliance.sessions import Verdict
 from appliance.settings import Settings
@@ -69,7 +71,8 @@ def make_page_router(chat: ChatService, persons: Persons, settings: Settings) ->
     @router.get("/room")
     async def room() -> JSONResponse:
         free = chat.counts().n_places_taken < chat.settings.n_places and chat.watch.pressure.takes_for_model()
-        return JSONResponse({"free": free}, headers=_NO_STORE)
+        closing = chat.not_ready_code == Closing.code
+        return JSONResponse({"free": free, "run": chat.watch.run, "closing": closing}, headers=_NO_STORE)
 
     @router.post("/rating")
     async def rate(request: Request) -> Response:

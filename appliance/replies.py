@@ -85,11 +85,13 @@ class Replies:
             whole: look for blocked words in the earlier questions too: a program's, which no list has seen yet.
         """
         questions = [message.text for message in request.messages if message.role == "user"]
-        if (sentence := self._blocked(questions if whole else questions[-1:])) is not None:
+        asked = questions if whole else [*questions[-1:], *filter(None, [request.own_words])]
+        if (sentence := self._blocked(asked)) is not None:
             return Told(sentence, Origin.BLOCKED)
         if fresh or request.messages[-1].role != "user":
             return None
-        if self.known.quick_answers is not None and self._gives_quick_answers and self._sameness.is_ours(request):
+        is_ours = not whole or self._sameness.is_ours(request)
+        if self.known.quick_answers is not None and self._gives_quick_answers and is_ours:
             quick = self.known.quick_answers.find(questions[-1])
             if quick is not None:
                 return Told(quick, Origin.QUICK)

@@ -93,6 +93,19 @@ class Settings(BaseModel):
         live=True,
         max_length=600,
     )
+    presets: str = _row(
+        "",
+        "Tasks on the empty page, separated by |: weekly, sql, translate, explain, titles, or your own as "
+        "Name: beginning. Empty: those five.",
+        live=True,
+        max_length=2000,
+    )
+    own_wishes: bool = _row(
+        True,
+        "People may have instructions of their own (after system_prompt), a creativity and a shorter answer length; "
+        "kept in their browsers.",
+        live=True,
+    )
     system_prompt: str = _row(
         DEFAULT_SYSTEM_PROMPT, "What the model is told before every conversation.", live=True, max_length=4000
     )

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from appliance.errors import SettingsError
 from appliance.hosts import is_label, parse_host_list
 from appliance.paths import CONFIG_NAME, default_data_dir
+from appliance.presets import PRESETS, parse_presets
 from appliance.settings import Settings, expected, parse_cores
 
 ENV_PREFIX = "OFFICE_CHAT_"
@@ -162,6 +163,9 @@ def _cross_check(settings: Settings, origins: Mapping[str, str]) -> None:
     if settings.lan_name and not is_label(settings.lan_name):
         right = "small letters, digits and hyphens, like office-chat, without .local"
         raise refuse("lan_name", right, "label")
+    if parse_presets(settings.presets) is None:
+        ours = ", ".join(preset.name for preset in PRESETS)
+        raise refuse("presets", f"{ours}, or Name: beginning, separated by |", "presets")
     if settings.engine_priority == "realtime" and not 0 < len(cores) < n_cores:
         right = "another one, or engine_cores that leave at least one core to other programs"
         raise refuse("engine_priority", right, "realtime")

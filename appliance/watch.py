@@ -6,6 +6,7 @@ Nothing of what was asked or answered comes here.
 from __future__ import annotations
 
 import logging
+import secrets
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
@@ -55,6 +56,8 @@ class Watch:
         self._settings = settings
         self._clock = clock
         self._began_at = clock()
+        self.run = secrets.token_hex(4)
+        """Names this run of the program: a page that was loaded from an earlier one loads itself again."""
         self._n_running, self._n_decoded, self._looked_at = 0, 0, self._began_at
         self._forecast = Forecast(settings.max_batch_size, settings.max_answer_tokens)
         self.pressure = Pressure(

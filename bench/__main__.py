@@ -20,6 +20,8 @@ from bench import (
     memory,
     order,
     page,
+    page_speed,
+    promise,
     report,
     reuse,
     shape,
@@ -34,6 +36,8 @@ from bench.peers import against, burst, compare, decode, paste, step, success
 MEASUREMENTS: Final[tuple[Measurement, ...]] = (
     streams,
     page,
+    page_speed,
+    promise,
     start,
     memory,
     growth,

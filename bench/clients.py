@@ -142,6 +142,11 @@ class PageClient:
         await self._run(self._commit, [])
         return Exchange(sent_s, tuple(arrivals), end_s, text=shown, failure=failure)
 
+    async def place(self) -> dict[str, Any]:
+        """Its place in line, as the page asks for it while it waits."""
+        place: dict[str, Any] = (await self._http.get("/place")).json()
+        return place
+
     async def new_chat(self) -> None:
         """Begin another conversation."""
         await self._run("new_chat", [])

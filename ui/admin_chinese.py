@@ -111,6 +111,7 @@ CHINESE: Final[dict[str, str]] = {
     "rule_hosts": "不带端口的名称或地址，例如 chat.example。",
     "rule_realtime": "realtime 需要 engine_cores 至少为其他程序留下一个核心。",
     "rule_batch": "最多 {most}，即同时回答的数量。",
+    "rule_presets": "weekly、sql、translate、explain、titles，或“名称：开头”，用 | 分隔。",
     "rule_label": "小写字母、数字和连字符，例如 office-chat，不带 .local。",
     "rule_web_address": "以 http:// 或 https:// 开头的地址。",
     "rule_grace": "最多 {most} 秒，即无人阅读的回答的时间。",

@@ -116,6 +116,7 @@ ENGLISH: Final[dict[str, str]] = {
     "rule_hosts": "Names or addresses without ports, like chat.example.",
     "rule_realtime": "Realtime needs engine_cores that leave at least one core to other programs.",
     "rule_batch": "At most {most}, the answers at the same time.",
+    "rule_presets": "weekly, sql, translate, explain, titles, or Name: beginning, separated by |.",
     "rule_label": "Small letters, digits and hyphens, like office-chat, without .local.",
     "rule_web_address": "An address that begins with http:// or https://.",
     "rule_grace": "At most {most} s, the time of an answer without a reader.",

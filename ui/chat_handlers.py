@@ -23,7 +23,7 @@ from ui.chat_page import ChatPage, ModelStatus, header_html, labels
 from ui.messages import Language, known, say
 from ui.queue_policy import ATTACH_GROUP, CHAT_GROUP, QueuePolicy
 from ui.session_link import SessionLink
-from ui.welcome import welcome_html
+from ui.welcome import Offers, welcome_html
 
 if TYPE_CHECKING:
     from appliance.answer import Answer
@@ -72,7 +72,7 @@ class ChatHandlers:
         """Answer what was typed."""
 
         def begin(person: str, tab: str) -> Awaitable[Answer]:
-            return self._chat.ask(person, tab, text, self._link.n_kept(request))
+            return self._chat.ask(person, tab, text, self._link.n_kept(request), self._link.wishes(request))
 
         async with aclosing(self._stream(begin, request)) as shown:
             async for value in shown:
@@ -80,13 +80,21 @@ class ChatHandlers:
 
     async def again(self, _text: str, request: gr.Request) -> AsyncGenerator[str, None]:
         """Answer the last question anew."""
-        async with aclosing(self._stream(self._chat.again, request)) as shown:
+
+        def begin(person: str, tab: str) -> Awaitable[Answer]:
+            return self._chat.again(person, tab, self._link.wishes(request))
+
+        async with aclosing(self._stream(begin, request)) as shown:
             async for value in shown:
                 yield value
 
     async def go_on(self, _text: str, request: gr.Request) -> AsyncGenerator[str, None]:
         """Write on where the last answer ended."""
-        async with aclosing(self._stream(self._chat.go_on, request)) as shown:
+
+        def begin(person: str, tab: str) -> Awaitable[Answer]:
+            return self._chat.go_on(person, tab, self._link.wishes(request))
+
+        async with aclosing(self._stream(begin, request)) as shown:
             async for value in shown:
                 yield value
 
@@ -105,7 +113,7 @@ class ChatHandlers:
     async def restore(self, request: gr.Request) -> tuple[Any, Any, str, str]:
         """A page was loaded: the conversation of its tab, who answers, and what the owner put on the empty page."""
         self._policy.sign_of_life()
-        welcome = welcome_html(self._link.language(request), self._chat.settings.starter_questions)
+        welcome = welcome_html(self._link.language(request), self._offers())
         return *await self._show(None, request), await self.hello(request), welcome
 
     async def show_kept(self, text: str, request: gr.Request) -> Shown:
@@ -153,7 +161,7 @@ class ChatHandlers:
         conversation, _live = await self._show(None, request)
         # A conversation that only the browser has stays on the page; history.js shows it once more.
         shown = conversation or gr.skip()
-        return [shown, self._header(language), *labels(language, self._chat.settings.starter_questions)]
+        return [shown, self._header(language), *labels(language, self._offers())]
 
     # -- wiring --------------------------------------------------------------------------------------------------
 
@@ -207,7 +215,7 @@ class ChatHandlers:
             self._policy.sign_of_life()
             person, tab = self._link.who(request)
             self._limits.question(self._link.caller(request))
-            if not await self._chat.admit(person, tab, text, self._link.n_kept(request)):
+            if not await self._chat.admit(person, tab, text, self._link.n_kept(request), self._link.wishes(request)):
                 self._policy.let_pass(person, tab)
         except Exception as error:  # noqa: BLE001  error class to sentence: what a validator raises, Gradio prints
             return cast("dict[str, Any]", gr.validate(False, self._sentence(error, self._link.language(request))))
@@ -250,6 +258,10 @@ class ChatHandlers:
         running = conversation.running
         live = "" if running is None else view.running(running, language, self._max_input_chars)
         return view.finished(conversation, language, self._max_input_chars), live
+
+    def _offers(self) -> Offers:
+        settings = self._chat.settings
+        return Offers.of(settings.starter_questions, settings.presets)
 
     def _wait_s(self, answer: Answer) -> float:
         return self._chat.watch.pressure.wait_s(answer.ahead) if answer.ahead else 0

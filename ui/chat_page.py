@@ -14,7 +14,8 @@ import gradio as gr
 
 from ui.conversation_view import LATEX_DELIMITERS
 from ui.messages import Language, say
-from ui.welcome import welcome_html
+from ui.welcome import NO_OFFERS, Offers, welcome_html
+from ui.wishes_panel import wishes_html
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class ChatPage:
     header: gr.Markdown
     menu: gr.Button
     hide: gr.Button
+    wishes: gr.Markdown
+    """Read by history.js alone; shown only where the owner lets people have wishes."""
     language: gr.Button
     temporary: gr.Button
     new_chat: gr.Button
@@ -79,15 +82,16 @@ def header_html(language: Language, status: ModelStatus, notice: str = "") -> st
     return f'{heading}<p class="model"{mark} title="{escape(line)}">{escape(line)}</p>{told}'
 
 
-def labels(language: Language, starters: str = "") -> list[Any]:
+def labels(language: Language, offers: Offers = NO_OFFERS) -> list[Any]:
     """What `ChatPage.labelled` becomes in another language."""
-    return [update for _, update in _labels(language, starters)]
+    return [update for _, update in _labels(language, offers)]
 
 
-def _labels(language: Language, starters: str = "") -> Iterator[tuple[str, Any]]:
+def _labels(language: Language, offers: Offers = NO_OFFERS) -> Iterator[tuple[str, Any]]:
     for name, key in _BUTTONS.items():
         yield name, gr.update(value=say(language, key))
-    yield "welcome", gr.update(value=welcome_html(language, starters))
+    yield "welcome", gr.update(value=welcome_html(language, offers))
+    yield "wishes", gr.update(value=wishes_html(language))
     yield "editing", gr.update(value=_line_html(language, "editing"))
     yield "hint", gr.update(value=_line_html(language, "hint"))
     yield "box", gr.update(placeholder=say(language, "placeholder"), label=say(language, "placeholder"))
@@ -113,10 +117,11 @@ _BUTTONS = {
 }
 
 
-def build_page(language: Language, starters: str = "") -> ChatPage:
+def build_page(language: Language, offers: Offers = NO_OFFERS) -> ChatPage:
     """Create the components, top to bottom, inside the open Blocks. `language` is what stands there at first."""
     with gr.Column(elem_id="side"):  # history.js puts the list of conversations into it
         hide = _button(language, "hide")
+        wishes = _words(wishes_html(language), "wishes")
         forget = _button(language, "forget")
         log_out = _button(language, "log_out")
     with gr.Row(elem_id="top"):
@@ -126,7 +131,7 @@ def build_page(language: Language, starters: str = "") -> ChatPage:
         new_chat = _button(language, "new_chat")
         language_switch = _button(language, "language")
     with gr.Column(elem_id="talk"):
-        welcome = _words(welcome_html(language, starters), "welcome")
+        welcome = _words(welcome_html(language, offers), "welcome")
         conversation = gr.Chatbot(
             [],
             elem_id="conversation",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from appliance.engine.request import FinishReason
 from ui.messages import Language, known, say
+from ui.tables import align_numbers
 
 if TYPE_CHECKING:
     from appliance.answer import Answer
@@ -57,7 +58,7 @@ def said(text: str) -> str:
 
 def as_markdown(text: str) -> str:
     """A model's words as Markdown in which HTML is text and no picture is fetched. Code is left alone."""
-    return _CODE_OR_MARK.sub(_inert, text)
+    return _CODE_OR_MARK.sub(_inert, align_numbers(text))
 
 
 def _inert(match: re.Match[str]) -> str:
@@ -104,7 +105,7 @@ def finished(conversation: Conversation, language: Language, limit: int) -> list
 def say_notice(code: str, language: Language, limit: int) -> str:
     """The sentence of a notice code; one without a sentence of its own gives an empty string."""
     key = f"notice_{code}"
-    return say(language, key, limit=limit) if known(key) else ""
+    return say(language, key, limit=f"{limit:,}") if known(key) else ""
 
 
 def _turn(turn: Turn, language: Language, limit: int, *, is_last: bool) -> list[Message]:
@@ -116,7 +117,7 @@ def _turn(turn: Turn, language: Language, limit: int, *, is_last: bool) -> list[
         [code for code in codes if code not in BEFORE_THE_ANSWER], language, limit, "more" if turn.can_continue else ""
     )
     if turn.saved_at is not None:
-        when = _when(turn.saved_at)
+        when = _when(turn.saved_at, language)
         # page.js takes a press on a note of the class `afresh` for one on Ask again.
         after.append(
             _note(say(language, "saved_afresh", when=when), "afresh")
@@ -127,10 +128,13 @@ def _turn(turn: Turn, language: Language, limit: int, *, is_last: bool) -> list[
     return [_message("user", said(turn.question)), *(_message("assistant", text) for text in texts)]
 
 
-def _when(saved_at: float) -> str:
+def _when(saved_at: float, language: Language) -> str:
     """The time of day on this PC, with the date where it was not today. `saved_at`: Unix time, s."""
     then, now = (datetime.fromtimestamp(at).astimezone() for at in (saved_at, time.time()))
-    return f"{then:%H:%M}" if then.date() == now.date() else f"{then:%Y-%m-%d %H:%M}"
+    if then.date() == now.date():
+        return f"{then:%H:%M}"
+    month = say(language, "months").split()[then.month - 1]
+    return say(language, "date", day=then.day, month=month, year=then.year, time=f"{then:%H:%M}")
 
 
 def _notes(codes: Sequence[str], language: Language, limit: int, css_class: str = "") -> list[str]:

@@ -20,6 +20,7 @@ from ui.page_gate import PageEvents, PageGate, PageStreams
 from ui.queue_policy import QueuePolicy
 from ui.session_link import SessionLink
 from ui.theme import make_theme
+from ui.welcome import Offers
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -46,12 +47,15 @@ class Page:
     streams: PageStreams
     link: SessionLink
     built: Language
+    run: str
+    """Which run of the program it belongs to."""
 
     def use(self, settings: Settings) -> None:
         """What is told to pages that are loaded from now on."""
         self.link.preset_language = settings.language
+        self.link.takes_wishes = settings.own_wishes
         self.policy.keep_page_s = settings.session_ttl_s
-        self.demo.config["head"] = head_html(settings, self.built)
+        self.demo.config["head"] = head_html(settings, self.built, self.run)
 
     def send_waiters_away(self) -> None:
         """Tell everybody in line that nothing new is taken; the chat service must already refuse."""
@@ -65,18 +69,18 @@ class Page:
 
 def build(chat: ChatService, settings: Settings, persons: Persons, limits: RateLimits) -> Page:
     """Make the page and its queue, and tell `chat` where people wait. Starts nothing."""
-    link = SessionLink(persons, settings.language)
+    link = SessionLink(persons, settings.language, takes_wishes=settings.own_wishes)
     policy = QueuePolicy(settings.n_engine_places, link.identify, settings.session_ttl_s)
     language = built_language(settings)
     demo = gr.Blocks(title=say(language, "title"), analytics_enabled=False)
     demo.state_session_capacity = _MAX_STATES  # at once: Gradio makes two holders of states that read it
     with demo:
-        page = build_page(language, settings.starter_questions)
+        page = build_page(language, Offers.of(settings.starter_questions, settings.presets))
         handlers = ChatHandlers(chat, link, policy, limits, settings.max_input_chars)
         handlers.wire(page, demo)
     policy.open_queue(demo)
     chat.attach_page_queue(policy.waiting)
-    return Page(demo, policy, PageStreams(policy.is_open), link, language)
+    return Page(demo, policy, PageStreams(policy.is_open), link, language, chat.watch.run)
 
 
 def mount(app: FastAPI, built: Page, settings: Settings, persons: Persons) -> FastAPI:
@@ -96,7 +100,7 @@ def mount(app: FastAPI, built: Page, settings: Settings, persons: Persons) -> Fa
         max_file_size=1,
         favicon_path=str(ASSETS / "icon.png"),
         theme=make_theme(),
-        head=head_html(settings, built.built),
+        head=head_html(settings, built.built, built.run),
         app_kwargs={"openapi_url": None, "docs_url": None, "redoc_url": None, "middleware": [gate]},
     )
     return mounted
@@ -107,10 +111,10 @@ def built_language(settings: Settings) -> Language:
     return "zh" if settings.language == "zh" else "en"
 
 
-def head_html(settings: Settings, built: Language) -> str:
+def head_html(settings: Settings, built: Language, run: str) -> str:
     """Style, script and the words the script needs. In the head, because a `js=` argument would need unsafe-eval.
 
-    `built`: the language the page was built in, which it keeps whatever the settings say later.
+    `built`: the language the page was built in, which it keeps whatever the settings say later. `run`: see `Page`.
     """
     page_words: dict[str, dict[str, Any]] = {
         language: {key: SENTENCES[language][key] for key in SENTENCES[language] if key.startswith("page_")}
@@ -123,6 +127,8 @@ def head_html(settings: Settings, built: Language) -> str:
         "words": page_words,
         "limit": settings.max_input_chars,
         "login": settings.access == "passcode",
+        "wishes": settings.own_wishes,
+        "run": run,
     }
     return "\n".join(
         (

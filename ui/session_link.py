@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from appliance.access import Caller, caller_of
 from appliance.errors import UnknownPerson
 from appliance.person import Persons
+from appliance.wishes import NO_WISHES, Wishes, take
 from ui.messages import Language, language_of
 
 if TYPE_CHECKING:
@@ -19,13 +20,18 @@ LANGUAGE_HEADER: Final = "x-lang"
 KEEP_HEADER: Final = "x-keep"
 """Set by the page's script when a sent message was edited: how many turns before it stay."""
 
+WISHES_HEADER: Final = "x-wishes"
+"""What the person wants of every answer, see wishes.py; kept in their browser."""
+
 
 class SessionLink:
     """Reads the person from the signed cookie and the tab from its header."""
 
-    def __init__(self, persons: Persons, preset_language: str = "auto") -> None:
+    def __init__(self, persons: Persons, preset_language: str = "auto", *, takes_wishes: bool = True) -> None:
+        """`takes_wishes`: whether the owner lets people have wishes; without, those of a browser count for nothing."""
         self._persons = persons
         self.preset_language = preset_language
+        self.takes_wishes = takes_wishes
 
     def identify(self, request: Request) -> tuple[str, str] | None:
         """Person and tab of a request, None for a stranger."""
@@ -57,6 +63,15 @@ class SessionLink:
         """How many turns an edited question leaves standing; None for a question at the end."""
         value = "" if request.request is None else request.request.headers.get(KEEP_HEADER, "")
         return int(value) if value.isdecimal() and len(value) < 6 else None
+
+    def wishes(self, request: gr.Request) -> Wishes:
+        """What the person wants of the answer.
+
+        Raises BadWishes.
+        """
+        if request.request is None or not self.takes_wishes:
+            return NO_WISHES
+        return take(request.request.headers.get(WISHES_HEADER, ""))
 
     def language(self, request: gr.Request) -> Language:
         """The language the sentences of this event are written in."""

@@ -12,7 +12,7 @@ from appliance.settings import Settings
 from ui.messages import Language
 
 GROUPS: Final[dict[str, tuple[str, ...]]] = {
-    "page": ("language", "notice", "starter_questions", "office_name"),
+    "page": ("language", "notice", "starter_questions", "presets", "own_wishes", "office_name"),
     "answers": ("system_prompt", "max_answer_tokens", "max_input_chars", "max_context_tokens"),
     "style": ("temperature", "top_p", "top_k", "repetition_penalty"),
     "people": (
@@ -44,7 +44,7 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "more": ("data_dir", "backend"),
 }
-LONG: Final = frozenset({"system_prompt", "notice", "starter_questions"})
+LONG: Final = frozenset({"system_prompt", "notice", "starter_questions", "presets"})
 """Texts that need more than a line."""
 
 GROUP_NAMES: Final[dict[str, tuple[str, str]]] = {
@@ -71,6 +71,16 @@ _WORDS: Final[dict[str, tuple[str, str, str]]] = {
         "Questions to start with",
         "开始时的问题",
         "空白页面上的问题，用 | 分隔；留空则使用自带的问题。",
+    ),
+    "presets": (
+        "Tasks on the empty page",
+        "空白页面上的任务",
+        "用 | 分隔：weekly、sql、translate、explain、titles，或自定义的“名称：开头”；留空则为这五个。",
+    ),
+    "own_wishes": (
+        "People may have settings of their own",
+        "允许使用“我的设置”",
+        "同事可以写自己的要求（在提示语之后），选择创造性和较短的回答；保存在各自的浏览器中。",
     ),
     "office_name": ("Name of the office", "办公室名称", "快捷回答中的 {office_name} 会换成它。"),
     "system_prompt": ("What the model is told first", "给模型的提示语", "每次对话之前告诉模型的话。"),

@@ -121,7 +121,7 @@ class Engine:
             detokenizer=Detokenizer(request.stop + self._backend.vocabulary.marker_texts),
             arrived_s=now_s,
             owner=owner,
-            shared_ids=tuple(prompt.token_ids[: prompt.n_shared]),
+            shared_ids=() if request.own_words else tuple(prompt.token_ids[: prompt.n_shared]),
         )
         if request.messages[-1].role == "assistant":  # its last token may have been the first part of a character
             tail = (self._backend.vocabulary.piece(i) for i in prompt.token_ids[-_N_CHARACTER_TOKENS:])

@@ -75,6 +75,8 @@ class Request:
     from it is cheaper than reading any part anew."""
     model: str = ""
     """Fingerprint of the model whose tokens the messages' ids are."""
+    own_words: str = ""
+    """What of the system prompt is this person's own: looked through like a question, KV state shared with nobody."""
 
     def for_model(self, fingerprint: str) -> Request:
         """The same for the model of that fingerprint: another one's token ids mean nothing to it, the texts do."""

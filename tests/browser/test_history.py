@@ -37,6 +37,12 @@ def open_conversation(chat: Chat, title: str) -> None:
     )
 
 
+def open_conversation_at(chat: Chat, index: int) -> None:
+    open_side(chat)
+    chat.page.locator(TITLES).nth(index).click()
+    chat.page.wait_for_selector("#conversation .bot-row")
+
+
 def new_chat(chat: Chat) -> None:
     chat.click("new_chat")
     chat.page.wait_for_selector("html[data-empty=yes]")
@@ -140,6 +146,38 @@ def test_a_language_switch_keeps_what_only_the_browser_has(app: Program, visit: 
     chat.page.wait_for_timeout(300)
     settled(chat.questions, ["one"])
     expect(chat.page.locator("#forgotten")).to_contain_text("只保存在您的浏览器中")
+
+
+def test_conversations_that_begin_alike_can_be_told_apart(app: Program, visit: Visit) -> None:
+    chat = visit(app)
+    for _ in range(3):
+        chat.ask("Write an e-mail")
+        new_chat(chat)
+    lists(chat, ["Write an e-mail (3)", "Write an e-mail (2)", "Write an e-mail"])
+    open_conversation_at(chat, 2)
+    chat.ask("go on")
+    lists(chat, ["Write an e-mail", "Write an e-mail (3)", "Write an e-mail (2)"])
+
+
+@pytest.mark.parametrize(
+    ("locale", "expected"),
+    [("en-GB", ["yesterday", "3 days ago", "14/11/2023"]), ("zh-CN", ["昨天", "3天前", "2023/11/14"])],
+)
+def test_the_list_says_when_in_the_readers_own_way(
+    app: Program, visit: Visit, locale: str, expected: list[str]
+) -> None:
+    chat = visit(app, locale=locale)
+    chat.page.evaluate(
+        """() => ["days", 1, 3, new Date(2023, 10, 14, 12)].slice(1).forEach((when, k) => {
+          const at = new Date(when);
+          if (typeof when === "number") at.setTime(new Date().setHours(12, 0, 0, 0) - when * 864e5);
+          const entry = {title: "kept " + k, named: true, at: at.getTime(), turns: [{question: "q", text: "a"}]};
+          localStorage.setItem("office-chat-c-" + "abcdefgh".repeat(3) + k, JSON.stringify(entry));
+        })"""
+    )
+    chat.page.reload()
+    chat.ready()
+    settled(chat.page.locator("#conversations time").all_inner_texts, expected)
 
 
 def test_rename_pin_and_delete(app: Program, visit: Visit) -> None:

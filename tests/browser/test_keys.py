@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.driver import Visit, settled
@@ -15,9 +16,13 @@ PRESS = """(area, options) => {
 }"""
 
 
-def test_enter_sends_and_shift_enter_starts_a_new_line(app: Program, visit: Visit) -> None:
-    chat = visit(app)
-    expect(chat.page.locator("#hint")).to_contain_text("Enter sends, Shift + Enter starts a new line")
+@pytest.mark.parametrize(
+    ("locale", "hint"),
+    [("en-US", "Enter sends, Shift + Enter starts a new line"), ("zh-CN", "按 Enter 发送，按 Shift + Enter 换行")],
+)
+def test_enter_sends_and_shift_enter_starts_a_new_line(app: Program, visit: Visit, locale: str, hint: str) -> None:
+    chat = visit(app, locale=locale)
+    expect(chat.page.locator("#hint")).to_contain_text(hint)
     chat.box.press_sequentially("one")
     chat.box.press("Shift+Enter")
     chat.box.press_sequentially("two")

@@ -15,8 +15,8 @@ from tests.system.program import Program, command
 
 PASSCODE = "open sesame"
 WORDS = {
-    "en-US": ("Please enter the passcode", "That is not right", "Log out"),
-    "zh-CN": ("请输入口令", "输入不正确", "退出"),
+    "en-US": ("Please enter the passcode", "That is not right", "Log out", "delete the conversations kept in this"),
+    "zh-CN": ("请输入口令", "输入不正确", "退出", "删除此浏览器中保存的对话"),
 }
 
 
@@ -57,7 +57,7 @@ def shot(page: sync_api.Page, folder: Path, name: str) -> None:
 @pytest.mark.parametrize("width", [1280, 360])
 @pytest.mark.parametrize("locale", ["en-US", "zh-CN"])
 def test_from_the_address_to_an_answer_and_out_again(guarded, new_page, tmp_path, locale, width, scheme):
-    please, wrong, out = WORDS[locale]
+    please, wrong, out, sure = WORDS[locale]
     page = new_page(locale=locale, viewport={"width": width, "height": 740}, color_scheme=scheme)
     chat = Chat(page, page_url(guarded))
     page.goto(chat.url + "?a=1")
@@ -79,7 +79,11 @@ def test_from_the_address_to_an_answer_and_out_again(guarded, new_page, tmp_path
     assert page.inner_text("#log_out") == out
     shot(page, tmp_path, "chat")
     chat.click("log_out")
+    assert sure in str(page.get_attribute("#log_out", "data-sure"))
+    assert "hello there" in str(page.evaluate("JSON.stringify(localStorage)"))
+    chat.click("log_out")
     page.wait_for_selector("#password")
+    assert "hello there" not in str(page.evaluate("JSON.stringify([localStorage, sessionStorage])"))
     page.goto(chat.url)
     assert page.url.startswith(chat.url + "login")
     assert all(url.startswith((chat.url, "data:", "blob:")) for url in chat.requests)

@@ -24,6 +24,8 @@ SETTINGS: dict[str, object] = {
 }
 LONG = "word, " * 330
 CLOSING = {"en": "The program is being shut down.", "zh": "程序正在关闭"}
+KEPT = "JSON.parse(Object.entries(localStorage).find(([key]) => key.startsWith('office-chat-c-'))[1]).turns"
+"""What this browser keeps of the one conversation there is."""
 LOST = {"en": "The connection to the office PC is lost.", "zh": "与办公室电脑的连接已断开"}
 
 
@@ -92,11 +94,44 @@ def test_a_killed_program_is_said_to_be_lost_and_the_question_comes_back(runs, v
     is_back_with(waiter, "你好")
 
 
+def test_an_idle_page_of_an_earlier_run_loads_itself_again_and_says_so(runs, visit):
+    chat = visit(runs[-1])
+    chat.ask("my name is Ann")
+    chat.wait_until(f"{KEPT}.length === 1")
+    chat.box.fill("my draft")
+    answer = {"free": True, "run": "another one", "closing": False}
+    chat.page.route("**/room", lambda route: route.fulfill(json=answer), times=1)
+    chat.page.wait_for_selector("#place:has-text('The program was started again')", timeout=30_000)
+    is_back_with(chat, "my draft")
+    settled(chat.questions, ["my name is Ann"])
+
+
+def test_an_idle_page_says_that_the_program_is_gone_and_comes_back_with_it(runs, visit):
+    chat = visit(runs[-1], locale="zh-CN")
+    chat.ask("hello")
+    chat.wait_until(f"{KEPT}.length === 1")
+    runs[-1].process.kill()
+    runs[-1].process.wait()
+    chat.page.wait_for_selector(f"#place:has-text('{LOST['zh']}')", timeout=30_000)
+    again(runs)
+    chat.page.wait_for_selector("html:not([data-lost])[data-ready=yes]", timeout=30_000)
+    settled(chat.questions, ["hello"])
+
+
+def notices_nothing(chat: Chat) -> None:
+    """The page takes the program for the one it was loaded from, however long it is away."""
+    run = chat.js("window.officeChat.config.run")
+    answer = {"free": True, "run": run, "closing": False}
+    chat.page.route("**/room", lambda route: route.fulfill(json=answer))
+
+
 @pytest.mark.parametrize("next_event", ["ask", "again"])
 def test_an_idle_page_brings_its_conversation_to_the_program_that_was_started_again(runs, visit, next_event):
     chat = visit(runs[-1])
+    notices_nothing(chat)
     chat.ask("my name is Ann")
     chat.ask("and a second one")
+    chat.wait_until(f"{KEPT}.length === 2")
     runs[-1].process.kill()
     runs[-1].process.wait()
     again(runs)
@@ -108,6 +143,5 @@ def test_an_idle_page_brings_its_conversation_to_the_program_that_was_started_ag
         chat.wait_for("idle")
     expected = ["my name is Ann", "and a second one", "a third one"][: 3 if next_event == "ask" else 2]
     settled(chat.questions, expected)
-    kept = "JSON.parse(Object.entries(localStorage).find(([k]) => k.startsWith('office-chat-c-'))[1]).turns"
-    chat.wait_until(f"{kept}.length === {len(expected)}")
-    assert chat.js(f"{kept}.map((turn) => turn.question)") == expected
+    chat.wait_until(f"{KEPT}.length === {len(expected)}")
+    assert chat.js(f"{KEPT}.map((turn) => turn.question)") == expected

@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 from tests.browser.driver import Chat, Visit, settled
 from tests.system.program import Program
 
-MARKDOWN = "# Title\n\n```python\ndef f(x):\n\treturn x  # <b>\n```\n\n|a|b|\n|-|-|\n|1|2|\n\n$$e=mc^2$$ **bold**"
+MARKDOWN = "# Title\n\n```python\ndef f(x):\n\treturn x  # <b>\n```\n\n|a|b|\n|-|-:|\n|x|2|\n\n$$e=mc^2$$ **bold**"
 
 
 def pasted(chat: Chat) -> str:
@@ -37,6 +37,7 @@ def test_every_copy_control_copies_what_was_written(app: Program, visit: Visit) 
     assert pasted(chat) == MARKDOWN
     act(chat, "copy", "user-row")
     assert pasted(chat) == MARKDOWN
+    assert chat.page.locator("[aria-label*=icrophone], [aria-label*=ecord]").count() == 0, "it needs a secure context"
     chat.click("copy_all")
     quoted = "\n".join(f"> {line}" for line in MARKDOWN.split("\n"))
     assert pasted(chat) == f"> one\n\none\n\n{quoted}\n\n{MARKDOWN}\n"
@@ -47,6 +48,10 @@ def test_an_answers_code_is_highlighted_and_its_tables_and_formulas_are_set(app:
     chat.ask(MARKDOWN)
     row = chat.page.locator("#conversation .bot-row")
     row.locator("pre .token.keyword").first.wait_for()
+    assert [row.locator("td").nth(k).evaluate("(cell) => getComputedStyle(cell).textAlign") for k in (0, 1)] == [
+        "left",
+        "right",
+    ]
     for part in ("h1", "table td", ".katex-display", "strong"):
         assert row.locator(part).count() >= 1
     assert not [url for url in chat.requests if not url.startswith((chat.url, "data:", "blob:"))]
@@ -120,6 +125,7 @@ def test_a_counter_appears_near_the_limit_in_characters_as_the_server_counts(sho
     expect(count).to_have_text("36 of 40 characters")
     chat.box.fill("𠮷" * 41)
     expect(count).to_have_text("41 of 40 characters: only the first 40 will be used")
+    assert count.evaluate("(line) => line.getBoundingClientRect().width") > 400, "no small print"
 
 
 @pytest.mark.parametrize(("locale", "n_han"), [("en-US", False), ("zh-CN", True)])
@@ -143,6 +149,17 @@ def test_the_empty_page_offers_questions_and_beginnings(app: Program, visit: Vis
 def test_the_owner_can_ask_other_questions(programs, visit: Visit) -> None:
     chat = visit(programs.get(starter_questions="What is for lunch? | Who <has> the key?"))
     assert chat.page.locator("#welcome [data-ask]").all_inner_texts() == ["What is for lunch?", "Who <has> the key?"]
+
+
+def test_the_owner_can_offer_other_tasks(programs, visit: Visit) -> None:
+    chat = visit(programs.get(presets="titles | Our tone: Rewrite this in our tone:"))
+    tasks = chat.page.locator("#welcome [data-begin]")
+    assert tasks.all_inner_texts() == ["Title ideas", "Our tone"]
+    tasks.last.click()
+    assert chat.box.input_value() == "Rewrite this in our tone:\n\n"
+    chat.click("language")
+    chat.page.wait_for_selector("#welcome:has-text('起标题')")
+    assert tasks.all_inner_texts() == ["起标题", "Our tone"]
 
 
 @pytest.mark.parametrize("missing", ["AbortSignal.timeout", "structuredClone"])

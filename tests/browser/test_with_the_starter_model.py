@@ -25,6 +25,20 @@ def test_it_knows_the_capital_of_france(model_app: Program, visit: Visit) -> Non
     assert "Paris" in chat.ask("What is the capital of France? One word.")
 
 
+def test_case_41_an_answer_without_end_is_stopped_by_hand_and_delays_nobody(
+    programs: Programs, starter_model: Path, visit: Visit
+) -> None:
+    app = programs.get(backend="llama", model=starter_model, temperature=0, max_answer_tokens=512)
+    endless, other = visit(app), visit(app)
+    endless.send("Count from 1 to 1000, one number in a line.")
+    endless.wait_writing_text()
+    assert "Paris" in other.ask("What is the capital of France? One word.")
+    endless.click("stop")
+    endless.wait_for("idle")
+    expect(endless.page.locator("#conversation .note").last).to_have_text("Stopped.")
+    assert "Paris" in endless.ask("What is the capital of France? One word.")
+
+
 def test_no_marker_of_the_model_is_ever_shown(model_app: Program, visit: Visit) -> None:
     chat = visit(model_app)
     chat.js(

@@ -102,8 +102,10 @@ def test_a_saved_answer_says_when_it_was_written_and_the_last_one_offers_a_fresh
 
 def test_an_answer_saved_on_another_day_says_which() -> None:
     old = Turn("q", "a", (1,), FinishReason.STOP, origin=Origin.SAVED, saved_at=86_400 * 365.0)
-    day = f"{datetime.fromtimestamp(86_400 * 365.0).astimezone():%Y-%m-%d}"
-    assert f"Saved answer, {day} " in html.unescape(texts(old)[-1][1])
+    day = datetime.fromtimestamp(86_400 * 365.0).astimezone()
+    assert f"Saved answer, {day.day} January 1971, {day:%H:%M}" in html.unescape(texts(old)[-1][1])
+    (note,) = [m["content"][0]["text"] for m in finished(Conversation((old,)), "zh", 40)[2:]]
+    assert f"已保存的回答，1971年1月{day.day}日 {day:%H:%M}" in html.unescape(note)
 
 
 def test_who_comes_back_after_a_long_time_is_told_why_the_conversation_is_empty() -> None:

@@ -11,7 +11,7 @@ import pytest
 from appliance.answer import AnswerState
 from appliance.engine.client import EngineState
 from appliance.engine.request import FinishReason, Message
-from appliance.errors import AlreadyAnswering, Busy, Closing, EmptyInput, NotReady, UnknownPerson
+from appliance.errors import AlreadyAnswering, Busy, Closing, EmptyInput, NothingToRepeat, NotReady, UnknownPerson
 from tests.unit.chat_bench import ANN, BOB, Bench, ask_as_program
 from tests.unit.engine_double import settle
 
@@ -97,7 +97,7 @@ async def test_continue_goes_on_from_the_text_and_tokens_there_are(bench):
     await more.wait_done()
     (turn,) = bench.chat.conversation(*ANN).turns
     assert (turn.text, turn.finish, turn.notices) == ("once more", FinishReason.STOP, ())
-    with pytest.raises(EmptyInput):
+    with pytest.raises(NothingToRepeat):
         await bench.chat.go_on(*ANN)
 
 
@@ -202,7 +202,7 @@ async def test_nobody_in_particular_is_not_answered(bench, person, tab):
 async def test_admission_says_why_not(bench):
     with pytest.raises(EmptyInput):
         await bench.chat.admit(*ANN, " \ufeff")
-    with pytest.raises(EmptyInput):
+    with pytest.raises(NothingToRepeat):
         await bench.chat.admit(*ANN, None)
     await bench.chat.admit(*ANN, "x")
     with pytest.raises(AlreadyAnswering):

@@ -203,6 +203,7 @@ CHOSEN = {
     "engine_cores": "0",
     "allowed_hosts": "chat.example",
     "lan_name": "chat",
+    "presets": "sql | Our tone: Rewrite this:",
     "download_endpoint": "https://mirror.example",
     "download_proxy": "http://proxy.example:3128",
     "engine_priority": "high",

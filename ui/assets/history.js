@@ -5,16 +5,17 @@
   "use strict";
   const chat = window.officeChat;
   if (!chat || chat.open) return;
-  const { word, byId, box, stored, store, pause } = chat;
+  const { word, byId, box, inTab, inBrowser, pause, on, element } = chat;
   const root = document.documentElement;
   const PREFIX = "office-chat-c-";
   const WIDE = window.matchMedia("(min-width: 68rem)");
 
   // ---- the store ----------------------------------------------------------------------------------------------
   // An entry: title, named (by the person), pinned, at (ms), turns, asked (a question that has no answer yet).
-  const read = (id) => {
-    try { return JSON.parse(stored("localStorage", PREFIX + id)); } catch { return null; }
+  const parsed = (key) => {
+    try { return JSON.parse(inBrowser.get(key)); } catch { return null; }
   };
+  const read = (id) => parsed("c-" + id);
   const write = (id, entry) => {
     try {
       localStorage.setItem(PREFIX + id, JSON.stringify(entry));
@@ -31,24 +32,31 @@
   const entries = () =>
     ids().map((id) => ({ id, ...read(id) })).filter(({ turns }) => Array.isArray(turns))
       .sort((a, b) => Boolean(b.pinned) - Boolean(a.pinned) || b.at - a.at);
-  const isTemporary = () => stored("sessionStorage", "office-chat-temporary") === chat.tab;
+  // The title, numbered where another conversation has the same.
+  const unlike = (title) => {
+    const others = entries().filter(({ id }) => id !== chat.tab).map((entry) => entry.title);
+    let numbered = title;
+    for (let n = 2; others.includes(numbered); n += 1) numbered = `${title} (${n})`;
+    return numbered;
+  };
+  const isTemporary = () => inTab.get("temporary") === chat.tab;
+  const newest = (entry) => entry?.turns.at(-1)?.text;
   const save = (changes) => {
     if (isTemporary()) return;
-    const entry = { turns: [], ...read(chat.tab), ...changes, at: Date.now() };
+    const before = read(chat.tab);
+    const entry = { turns: [], ...before, ...changes };
+    if (changes.asked || newest(entry) !== newest(before)) entry.at = Date.now();
     const first = entry.turns.length ? entry.turns[0].question : entry.asked || "";
-    if (!entry.named) entry.title = Array.from(first.trim().split("\n")[0]).slice(0, 60).join("");
+    if (!entry.named) entry.title = unlike(Array.from(first.trim().split("\n")[0]).slice(0, 60).join(""));
     write(chat.tab, entry);
     draw();
   };
 
   // ---- with the server ------------------------------------------------------------------------------------------
   let forgottenAt = 0; // when the server forgets this conversation; 0: it does not have it
-  const fromServer = async () => {
-    try {
-      const response = await window.fetch("conversation");
-      return response.ok ? await response.json() : null;
-    } catch { return null; }
-  };
+  const fromServer = () =>
+    window.fetch("conversation").then((response) => (response.ok ? response.json() : null)).catch(() => null);
+  chat.drop = (id) => window.fetch("conversation", { method: "DELETE", headers: { "X-Tab": id } }).catch(() => null);
   // The page shows what the server has; what is new of it is kept.
   const sync = async () => {
     const id = chat.tab;
@@ -67,9 +75,10 @@
   chat.asking = async (event, headers) => {
     chat.editing(event, headers);
     if (event === "ask") save({ asked: box().value.trim() });
-    if (!chat.turns.length) return;
-    const got = await fromServer(); // not by the clock alone: a program that was started again has forgotten sooner
-    if (!got || got.turns.length || got.running) return;
+    const wishes = inBrowser.get("wishes");
+    if (wishes) headers.set("X-Wishes", encodeURIComponent(wishes));
+    // Not by the clock alone: a program that was started again has forgotten sooner.
+    if (!chat.turns.length || (await chat.place().catch(() => ({}))).n_turns !== 0) return;
     const body = JSON.stringify({ turns: chat.turns });
     await window.fetch("conversation", { method: "PUT", body }).catch(() => null);
   };
@@ -105,8 +114,8 @@
     await chat.stopped();
     await sync();
     chat.stopEditing();
-    if (isTemporary()) await window.fetch("conversation", { method: "DELETE" }).catch(() => null);
-    store("sessionStorage", "office-chat-temporary", "");
+    if (isTemporary()) await chat.drop(chat.tab);
+    inTab.set("temporary", "");
     chat.tab = id;
     chat.turns = [];
     forgottenAt = 0;
@@ -117,7 +126,7 @@
     const before = chat.tab;
     await move(chat.randomId());
     // The server drops what it had of it at once; this browser keeps it, and sends it back should it be gone on with.
-    await window.fetch("conversation", { method: "DELETE", headers: { "X-Tab": before } }).catch(() => null);
+    await chat.drop(before);
     isMoving = true;
     byId("new_chat").click();
     isMoving = false;
@@ -134,7 +143,7 @@
   const discard = async (id) => {
     dropMenu();
     remove(id);
-    await window.fetch("conversation", { method: "DELETE", headers: { "X-Tab": id } }).catch(() => null);
+    await chat.drop(id);
     if (id !== chat.tab) return draw();
     chat.turns = [];
     await begin();
@@ -143,25 +152,21 @@
   };
   chat.forgotten = () => {
     ids().forEach(remove);
+    inBrowser.set("wishes", "");
+    fillWishes();
     chat.turns = [];
     forgottenAt = 0;
     draw();
   };
 
   // ---- the side ---------------------------------------------------------------------------------------------------
-  const element = (tag, properties, ...children) => {
-    const made = Object.assign(document.createElement(tag), properties);
-    if (tag === "button") made.type = "button";
-    made.append(...children);
-    return made;
-  };
   const list = element("ul", { id: "conversations" });
   const find = element("input", { id: "find", type: "search" });
   const forgotten = element("p", { id: "forgotten" });
   const toggle = (isOpen, isChosen) => {
     root.dataset.side = isOpen ? "open" : "closed";
     if (byId("menu")) byId("menu").setAttribute("aria-expanded", isOpen);
-    if (isChosen && WIDE.matches) store("localStorage", "office-chat-side", root.dataset.side);
+    if (isChosen && WIDE.matches) inBrowser.set("side", root.dataset.side);
     if (isChosen) setTimeout(() => (isOpen ? find : byId("menu")).focus(), 50); // once it can be seen
   };
   const download = (name, type, text) => {
@@ -221,13 +226,22 @@
     more.setAttribute("aria-expanded", "false");
     return more;
   };
+  // Today's time; yesterday, some days ago; a date.
+  const when = (at) => {
+    const date = new Date(at);
+    const days = Math.round((new Date(at).setHours(0, 0, 0, 0) - new Date().setHours(0, 0, 0, 0)) / 864e5);
+    if (!days) return date.toLocaleTimeString(chat.locale, { timeStyle: "short" });
+    if (days > -7) return new Intl.RelativeTimeFormat(chat.locale, { numeric: "auto" }).format(days, "day");
+    return date.toLocaleDateString(chat.locale);
+  };
   const itemOf = (entry) => {
     const title = entry.title || "…";
     const name = element("button", { className: "open", textContent: title, title });
+    const age = element("time", { textContent: when(entry.at) });
     const more = element("button", { className: "act more" });
     more.setAttribute("aria-label", word("page_menu", { title }));
     more.setAttribute("aria-expanded", "false");
-    const item = element("li", {}, name, more);
+    const item = element("li", {}, name, age, more);
     if (entry.pinned) name.prepend(element("span", { className: "pinned", title: word("page_pinned") }));
     if (entry.id === chat.tab) name.setAttribute("aria-current", "true");
     name.addEventListener("click", () => chat.open(entry.id));
@@ -260,7 +274,15 @@
     byId("temporary").setAttribute("aria-pressed", isTemporary());
     root.dataset.temporary = isTemporary() ? "yes" : "no";
   };
+  // ---- what is wanted of every answer: fields of the page, kept here, sent with each question --------------------------
+  const wishFields = () => Array.from(document.querySelectorAll("[data-wish]"));
+  const fillWishes = () => {
+    const wishes = parsed("wishes") || {};
+    for (const field of wishFields()) if (field !== document.activeElement) field.value = wishes[field.dataset.wish] || "";
+    root.dataset.wishes = Object.keys(wishes).length ? "yes" : "no";
+  };
   const drawWords = () => {
+    fillWishes();
     byId("side").setAttribute("aria-label", byId("menu").textContent.trim());
     find.setAttribute("aria-label", find.placeholder = word("page_find"));
     draw();
@@ -270,39 +292,44 @@
     const side = byId("side");
     side.setAttribute("role", "complementary");
     side.setAttribute("translate", "no");
-    byId("forget").before(list, forgotten);
+    (byId("wishes") || byId("forget")).before(list, forgotten);
     side.prepend(find);
     byId("menu").setAttribute("aria-controls", "side");
     toggle(root.dataset.side === "open");
     find.addEventListener("input", draw);
-    document.addEventListener("click", ({ target }) => {
+    on("click", ({ target }) => {
       if (!target.isConnected) return;
       const { id } = target.closest("button") || target;
       if (id === "menu") toggle(root.dataset.side !== "open", true);
       if (id === "hide") toggle(false, true);
       if (id === "temporary") {
-        store("sessionStorage", "office-chat-temporary", isTemporary() ? "" : chat.tab);
+        inTab.set("temporary", isTemporary() ? "" : chat.tab);
         sync();
         draw();
       }
       if (!target.closest("#conversations li") && dropMenu()) draw();
       if (!WIDE.matches && root.dataset.side === "open" && !target.closest("#side, #menu")) toggle(false);
     });
-    document.addEventListener("keydown", ({ key }) => {
+    on("keydown", ({ key }) => {
       if (key !== "Escape") return;
       const more = dropMenu();
       if (more) more.focus();
       else if (!WIDE.matches && root.dataset.side === "open") toggle(false, true);
     });
-    window.addEventListener("storage", ({ key }) => { if (!key || key.startsWith(PREFIX)) draw(); });
+    on("input", ({ target }) => {
+      if (!target.dataset.wish) return;
+      const given = wishFields().filter(({ value }) => value.trim()).map(({ dataset, value }) => [dataset.wish, value]);
+      inBrowser.set("wishes", given.length ? JSON.stringify(Object.fromEntries(given)) : "");
+      fillWishes();
+    });
+    on("storage", ({ key }) => { if (!key || key.startsWith(PREFIX)) draw(); });
     setInterval(drawFoot, 20000);
     drawWords();
   };
   // New chat is a new id; the old conversation stays where it is.
-  window.addEventListener("click", (event) => {
-    if (isMoving || !event.target.closest || !event.target.closest("#new_chat")) return;
-    event.preventDefault();
-    event.stopImmediatePropagation();
+  on("click", (event) => {
+    if (isMoving || !chat.at(event, "#new_chat")) return;
+    chat.swallow(event);
     begin();
   }, true);
   chat.restored = () => {
@@ -315,5 +342,5 @@
     if (chat.turns.length && !forgottenAt) show(chat.turns);
     chat.show(chat.turns);
   };
-  toggle(WIDE.matches && stored("localStorage", "office-chat-side") !== "closed");
+  toggle(WIDE.matches && inBrowser.get("side") !== "closed");
 })();

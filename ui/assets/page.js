@@ -15,38 +15,56 @@
   const box = () => document.querySelector("#box textarea");
 
   const nothing = () => {};
+  const WHOLE_TREE = { childList: true, subtree: true };
+  const at = (event, css) => event.target.closest?.(css); // the document itself has no `closest`
+  const on = (name, react, options) => window.addEventListener(name, react, options);
+  const element = (tag, properties, ...children) => {
+    const made = Object.assign(document.createElement(tag), properties);
+    if (tag === "button") made.type = "button";
+    made.append(...children);
+    return made;
+  };
+  // A line that a screen reader says when it changes.
+  const status = (id) => {
+    const made = element("div", { id });
+    made.setAttribute("role", "status");
+    return made;
+  };
+  const swallow = (event) => { event.preventDefault(); event.stopImmediatePropagation(); };
   const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
   // ---- storage that may be forbidden -----------------------------------------------------------------------
-  const stored = (store, key) => {
-    try { return window[store].getItem(key); } catch { return null; }
-  };
-  const store = (storage, key, value) => {
-    try { window[storage].setItem(key, value); } catch { /* it lasts as long as this page, then */ }
-  };
+  const storage = (name) => ({
+    get: (key) => { try { return window[name].getItem("office-chat-" + key); } catch { return null; } },
+    set: (key, value) => {
+      try { window[name].setItem("office-chat-" + key, value); } catch { /* it lasts as long as this page, then */ }
+    },
+  });
+  const inTab = storage("sessionStorage");
+  const inBrowser = storage("localStorage");
 
   // ---- 1. tab and language ---------------------------------------------------------------------------------
   // crypto.randomUUID is missing on a page that is no secure context, which http://<LAN address> is not.
   const randomId = () =>
     Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
-  let tab = stored("sessionStorage", "office-chat-tab");
+  let tab = inTab.get("tab");
   if (!/^[\w-]{16,64}$/.test(tab || "")) {
     tab = randomId();
-    store("sessionStorage", "office-chat-tab", tab);
+    inTab.set("tab", tab);
   }
   // Whether another page has this conversation. A duplicated tab copies sessionStorage: the one that was there first
   // answers, the newcomer takes a new id.
   const me = randomId();
-  const tabs = "BroadcastChannel" in window ? new BroadcastChannel("office-chat-tabs") : null;
+  const tabs = new BroadcastChannel("office-chat-tabs");
   let asked = "";
   let taken = nothing;
-  if (tabs) tabs.onmessage = ({ data }) => {
+  tabs.onmessage = ({ data }) => {
     if (data.to === me && data.tab === asked) taken(true);
     else if (!data.to && data.me !== me && data.tab === tab) tabs.postMessage({ tab, to: data.me });
   };
   const isTaken = (id) => {
     asked = id;
-    if (tabs) tabs.postMessage({ tab: id, me });
+    tabs.postMessage({ tab: id, me });
     return Promise.race([new Promise((resolve) => { taken = resolve; }), pause(150)]);
   };
   isTaken(tab).then((yes) => {
@@ -55,7 +73,7 @@
     location.reload();
   });
 
-  const chosen = stored("localStorage", "office-chat-language");
+  const chosen = inBrowser.get("language");
   const browsers = /^zh\b/i.test(navigator.language) ? "zh" : "en";
   let language = chosen || (config.language === "auto" ? browsers : config.language);
   if (!config.words[language]) language = config.built;
@@ -63,10 +81,13 @@
     config.words[language][key].replace(/\{(\w+)\}/g, (_, name) => values[name]);
   // What turns.js and history.js need of this file, and what they hang on it.
   const chat = window.officeChat = {
-    config, word, stored, store, randomId, box, byId, pause, isTaken,
+    config, word, inTab, inBrowser, randomId, box, byId, pause, isTaken, at, swallow, on, element, status,
+    place: () => get("place"),
     get tab() { return tab; },
-    set tab(id) { tab = id; store("sessionStorage", "office-chat-tab", id); },
+    set tab(id) { tab = id; inTab.set("tab", id); },
     get state() { return state; },
+    // The reader's own way to write times and numbers, where the page speaks their language.
+    get locale() { return navigator.language.startsWith(language) ? navigator.language : language; },
     fillBox: (text) => fillBox(text),
     tell: (text) => { notice = text; say(""); },
     // Resolves once nothing is under way any more.
@@ -124,9 +145,9 @@
     } finally {
       if (isEnding) nEnding -= 1;
     }
-    lastContact = Date.now();
-    if (response.status === 401) return loggedOut(response);
-    if (/\/queue\/data$/.test(url.pathname) && response.body) return watched(response);
+    if (event) lastContact = Date.now();
+    // The login is over, or the passcode is a new one. A reload leads to the login page and back, the draft is kept.
+    if (response.status === 401 && !isLeaving) location.reload();
     // Gradio's own words for this are hidden. A refused question (422) comes with a sentence.
     if (event && !response.ok && response.status !== 422) say(word("page_failed"));
     if (isQuestion) response.ok ? joined() : settled();
@@ -141,17 +162,13 @@
     return response;
   };
 
-  // The login is over, or the passcode is a new one. A reload leads to the login page and back, the draft is kept.
-  const loggedOut = (response) => {
-    if (box() && box().value) store("sessionStorage", "office-chat-draft", box().value);
-    if (!isLeaving) location.reload();
-    return response;
-  };
-  // Nothing of this person stays in the tab. The conversations in the browser's own storage do: that is what Forget me is for.
+  // Who logs out may leave the PC to somebody else: nothing of this person stays in the browser.
   const logOut = async () => {
     isLeaving = true;
     try {
+      await chat.drop(tab);
       await plainFetch("logout", { method: "POST" });
+      chat.forgotten();
       sessionStorage.clear();
       location.assign("login");
     } catch {
@@ -167,13 +184,10 @@
     if (event.key !== "Enter" || event.target !== box()) return;
     if (event.isComposing || event.keyCode === 229) {
       event.stopImmediatePropagation();
-    } else if (!event.shiftKey && !maySend()) {
-      event.preventDefault();
-      event.stopImmediatePropagation();
-    }
+    } else if (!event.shiftKey && !maySend()) swallow(event);
   };
-  window.addEventListener("keydown", keyed, true);
-  window.addEventListener("keypress", keyed, true);
+  on("keydown", keyed, true);
+  on("keypress", keyed, true);
 
   // ---- 3. the state ------------------------------------------------------------------------------------------
   // idle; waiting: sent, in Gradio's queue; writing: the live component shows question and answer.
@@ -211,17 +225,19 @@
     nAsked += 1;
     notice = "";
     root.dataset.run = run;
+    lookedAt = Infinity; // not before the line has it
     following = true;
     setState("waiting");
   };
   const joined = () => {
     bePatient(false);
-    if (state === "waiting") pollPlace();
+    nMissed = 0;
+    lookedAt = Date.now() - 700;
   };
   // An event of the queue, or its refusal, is over: what the live component shows decides.
   const settled = () => requestAnimationFrame(() => {
     if (isLost) return;
-    if (state === "waiting" && !isLive()) askWhetherClosing();
+    if (state === "waiting" && !isLive()) lookedAt = 0; // back without an answer: perhaps because the program ends
     setState(isLive() ? "writing" : "idle");
     showButtons();
     if (state === "idle") delete root.dataset.run;
@@ -256,11 +272,7 @@
     if (line && line.textContent !== text) line.textContent = text;
     root.dataset.inLine = text ? "yes" : "no";
   };
-  const place = async () => (await window.fetch("place", { signal: AbortSignal.timeout(8000) })).json();
-  // A question that waited came back without an answer: perhaps because the program ends.
-  const askWhetherClosing = async () => {
-    try { if ((await place()).closing) lost("page_closing"); } catch { if (!isLeaving) lost("page_lost"); }
-  };
+  const get = async (path) => (await window.fetch(path, { signal: AbortSignal.timeout(8000) })).json();
   // The seconds count down by themselves; the server's newer guess counts when it is clearly another one.
   let servedAt = 0;
   const inLine = (n, waitS) => {
@@ -269,70 +281,41 @@
     if (Math.abs(fresh - servedAt) > Math.max(3000, waitS * 200)) servedAt = fresh;
     return word("page_place_wait", { n, s: Math.max(1, Math.round((servedAt - Date.now()) / 1000)) });
   };
-  const PLACE_EVERY_MS = 1000;
-  const LOST_AFTER = 5;
-  const pollPlace = async () => {
-    await pause(300);
-    for (let nLost = 0; state === "waiting"; ) {
-      try {
-        const { ahead, wait_s, closing } = await place();
-        if (state !== "waiting") return;
-        if (closing) return lost("page_closing");
-        // Nobody waits any more and nothing has come for seconds: the stream to this page is lost. The answer is not.
-        nLost = ahead === null ? nLost + 1 : 0;
-        if (nLost > LOST_AFTER) return location.reload();
-        say(ahead === null ? word("page_joining") : inLine(ahead + 1, wait_s));
-      } catch {
-        if (!isLeaving) return lost("page_lost");
-      }
-      await pause(PLACE_EVERY_MS);
-    }
-  };
-
   // Refused because every place is taken: the text may wait here until one is free.
-  const FREE_EVERY_MS = 2000;
   let isPatient = false;
-  const bePatient = (on, isOffered) => {
-    isPatient = on;
-    root.dataset.patient = on ? "yes" : isOffered ? "offered" : "no";
+  const bePatient = (isOn, isOffered) => {
+    isPatient = isOn;
+    root.dataset.patient = isOn ? "yes" : isOffered ? "offered" : "no";
     say("");
   };
-  const hasRoom = async () => {
-    try { return (await (await window.fetch("room")).json()).free; } catch { return false; }
-  };
+  const hasRoom = () => get("room").then(({ free }) => free, nothing);
   const refused = async () => { if (!isPatient) bePatient(false, !(await hasRoom())); };
   const waitForRoom = async () => {
     bePatient(true);
     while (isPatient) {
-      await pause(FREE_EVERY_MS * (0.5 + Math.random()));
+      await pause(1000 + 2000 * Math.random()); // not all who wait at the same moment
       if (isPatient && maySend() && (await hasRoom())) byId("send").click();
     }
   };
 
   // ---- 5. a lost connection -----------------------------------------------------------------------------------
   const BACK_EVERY_MS = 2500;
-  const ENDED_MS = 1500;
   let isLost = ""; // the key of the sentence
   let isLeaving = false;
-  let nStreams = 0;
-  window.addEventListener("pagehide", () => {
+  on("pagehide", () => {
     isLeaving = true;
     // The time a conversation is kept for begins when its tab is closed: this is the tab's last sign.
-    if (root.dataset.empty === "no") plainFetch("place", { headers: { "X-Tab": tab }, keepalive: true }).catch(() => {});
+    if (root.dataset.empty === "no") window.fetch("place", { keepalive: true }).catch(nothing);
   });
-  window.addEventListener("pageshow", () => { isLeaving = false; });
-  const answers = async (path) => {
-    try {
-      const { ok, status } = await plainFetch(path, { cache: "no-store", signal: AbortSignal.timeout(8000) });
-      return ok || status === 401;
-    } catch { return false; }
-  };
+  on("pageshow", () => { isLeaving = false; });
+  const isBack = () => plainFetch("ready", { cache: "no-store", signal: AbortSignal.timeout(8000) })
+    .then(({ ok, status }) => ok || status === 401, nothing);
   // The page stops where it is and keeps every word on it. Once the program answers again, a reload shows what there is.
   const lost = async (sentence) => {
     if (isLost) return;
     isLost = sentence;
     const question = document.querySelector("#live .said");
-    if (question && root.dataset.run === "ask") store("sessionStorage", "office-chat-asked", question.textContent);
+    if (question && root.dataset.run === "ask") inTab.set("asked", question.textContent);
     state = root.dataset.chat = "idle";
     root.dataset.lost = "yes";
     box().readOnly = false;
@@ -340,53 +323,52 @@
     showButtons();
     do {
       await pause(BACK_EVERY_MS);
-    } while (!(await answers("ready")));
+    } while (!(await isBack()));
     location.reload();
   };
   // A question whose answer never reached the conversation goes back into the box, unless something else is there.
   const putBack = () => {
-    const question = stored("sessionStorage", "office-chat-asked");
+    const question = inTab.get("asked");
     if (!question) return;
-    store("sessionStorage", "office-chat-asked", "");
+    inTab.set("asked", "");
     const said = Array.from(document.querySelectorAll("#talk .said"), (bubble) => bubble.textContent);
     if (!box().value && !said.includes(question)) fillBox(question);
   };
-  // Gradio's stream to this page, so that its end is noticed. An answer whose stream has ended is either over, and the
-  // page asks for the result, or the connection is lost.
-  const watched = (response) => {
-    const reader = response.body.getReader();
-    nStreams += 1;
-    const ended = () => {
-      nStreams -= 1;
-      setTimeout(streamEnded, ENDED_MS);
-    };
-    const body = new ReadableStream({
-      async pull(controller) {
-        try {
-          const { done, value } = await reader.read();
-          if (!done) return controller.enqueue(value);
-          controller.close();
-        } catch (error) {
-          controller.error(error);
-        }
-        ended();
-      },
-      cancel(reason) {
-        ended();
-        return reader.cancel(reason);
-      },
-    });
-    return new Response(body, { status: response.status, headers: response.headers });
+  // What is looked at: while a question waits, its place; while it is answered, whether it still is, for Gradio's stream
+  // can be lost without a sound; while nothing happens, whether the program is still the same. (/room, unlike /place,
+  // does not count as a sign that the conversation is in use.)
+  const EVERY_MS = { waiting: 1000, writing: 3000, idle: 15000 };
+  let lookedAt = Date.now();
+  let isLooking = false;
+  let nMissed = 0;
+  const look = async () => {
+    if (isLost || isLooking || Date.now() - lookedAt < EVERY_MS[state] || (document.hidden && state === "idle")) return;
+    const before = state + nAsked;
+    const beganAt = Date.now();
+    isLooking = true;
+    try {
+      const { ahead, wait_s, running, closing, run } = await get(state === "idle" ? "room" : "place");
+      if (before === state + nAsked && !nEnding) seen(ahead, wait_s, running, closing, run);
+    } catch {
+      // Later than its own bound: the whole page was asleep.
+      if (before === state + nAsked && !isLeaving && Date.now() - beganAt < 15000) lost("page_lost");
+    }
+    isLooking = false;
+    lookedAt = Date.now();
   };
-  const streamEnded = async () => {
-    const isKnown = () => state !== "writing" || isLost || isLeaving || nStreams || nEnding;
-    const asked = nAsked;
-    if (isKnown()) return;
-    const isThere = await answers("ready");
-    if (isKnown() || asked !== nAsked) return;
-    if (isThere) location.reload(); // only the stream is lost
-    else lost("page_lost");
+  const seen = (ahead, waitS, running, closing, run) => {
+    if (closing && state !== "writing") return lost("page_closing"); // what is written still gets its own word
+    if (state === "idle") {
+      if (run === config.run || root.dataset.editing === "yes") return;
+      inTab.set("news", "yes");
+      return location.reload();
+    }
+    // The answer is over, or nobody waits any more, and nothing has come: the stream to this page is lost.
+    nMissed = (state === "waiting" ? ahead !== null : running) ? 0 : nMissed + (state === "writing" ? 3 : 1);
+    if (nMissed > 5) return location.reload();
+    if (state === "waiting") say(ahead === null ? word("page_joining") : inLine(ahead + 1, waitS));
   };
+  setInterval(look, 250);
 
   // ---- 6. scrolling ------------------------------------------------------------------------------------------
   const NEAR_PX = 48;
@@ -395,7 +377,7 @@
   const page = () => document.scrollingElement;
   const fromBottom = () => page().scrollHeight - window.innerHeight - page().scrollTop;
   const follow = () => { if (following) page().scrollTop = page().scrollHeight; };
-  window.addEventListener("scroll", () => {
+  on("scroll", () => {
     const top = page().scrollTop;
     if (fromBottom() < NEAR_PX) following = true;
     else if (top < lastTop - 2) following = false; // the page growing under us never moves it up
@@ -416,59 +398,50 @@
 
   // ---- the language switch, and showing the page once it speaks the right one ---------------------------------
   const reveal = () => { root.dataset.ready = "yes"; };
-  const relabel = () => byId("language").click();
   let isOurs = false;
   const restored = () => setTimeout(async () => {
     attachTo();
+    showLanguage(); // Gradio has written the browser's own
     await chat.restored();
     setTimeout(putBack, 300);
+    if (inTab.get("news")) chat.tell(word("page_restarted"));
+    inTab.set("news", "");
     if (language === config.built) return reveal();
     isOurs = true;
-    relabel();
+    byId("language").click();
   }, 0);
   const switched = () => {
     if (isOurs) { isOurs = false; return; }
     language = language === "zh" ? "en" : "zh";
-    store("localStorage", "office-chat-language", language);
+    inBrowser.set("language", language);
     showLanguage();
     if (isLost) say("");
   };
 
-  // ---- Forget me asks once more, in its own words --------------------------------------------------------------
-  let sureUntil = 0;
-  const forgetPressed = (event, button) => {
-    if (Date.now() < sureUntil) { sureUntil = 0; button.removeAttribute("data-sure"); return; }
-    event.preventDefault();
-    event.stopImmediatePropagation();
-    sureUntil = Date.now() + 4000;
-    button.dataset.sure = word("page_forget_sure");
-    setTimeout(() => button.removeAttribute("data-sure"), 4000);
+  // ---- Forget me and Log out ask once more, in their own words ---------------------------------------------------
+  const isSure = (event, button) => {
+    if (button.dataset.sure) return delete button.dataset.sure;
+    swallow(event);
+    button.dataset.sure = word(`page_${button.id}_sure`);
+    setTimeout(() => { delete button.dataset.sure; }, 4000);
   };
 
   let lastSend = 0;
-  window.addEventListener("click", (event) => {
-    if (event.target.closest && event.target.closest("#conversation .note.afresh")) return byId("again").click();
-    const button = event.target.closest && event.target.closest("button");
+  on("click", (event) => {
+    if (at(event, "#conversation .note.afresh")) return byId("again").click();
+    const button = at(event, "button");
     if (!button) return;
     if (button.id === "language") switched();
-    if (button.id === "forget") forgetPressed(event, button);
-    if (button.id === "log_out") logOut();
+    if (["forget", "log_out"].includes(button.id) && isSure(event, button) && button.id === "log_out") logOut();
     if (button.id === "newest") { following = true; follow(); }
     if (button.id === "when_free") waitForRoom();
     if (button.id === "not_now") bePatient(false, true);
     // The second click of a double click on Send meets Stop, which has taken its place.
-    if (button.id === "stop" && event.isTrusted && Date.now() - lastSend < 500) {
-      event.preventDefault();
-      event.stopImmediatePropagation();
-    }
+    if (button.id === "stop" && event.isTrusted && Date.now() - lastSend < 500) swallow(event);
     // Gradio knows that an event runs only some milliseconds after the click: a second one would be sent as well.
     if (["send", "again", "go_on"].includes(button.id)) {
-      if (state !== "idle" || Date.now() - lastSend < 300) {
-        event.preventDefault();
-        event.stopImmediatePropagation();
-      } else {
-        lastSend = Date.now();
-      }
+      if (state !== "idle" || Date.now() - lastSend < 300) swallow(event);
+      else lastSend = Date.now();
     }
   }, true);
 
@@ -479,29 +452,26 @@
     if (attached || !byId("live") || !byId("conversation") || !box()) return;
     attached = true;
     for (const id of ["conversation", "live"]) byId(id).setAttribute("translate", "no");
-    new MutationObserver(liveChanged).observe(byId("live"), { childList: true, subtree: true });
+    new MutationObserver(liveChanged).observe(byId("live"), WHOLE_TREE);
     new MutationObserver(() => {
       // Gradio names a message by its Markdown source; the words themselves are what a screen reader should say.
       for (const message of document.querySelectorAll("#conversation [aria-label][data-testid]")) {
         message.removeAttribute("aria-label");
       }
       showButtons();
-    }).observe(byId("conversation"), { childList: true, subtree: true });
+    }).observe(byId("conversation"), WHOLE_TREE);
     new ResizeObserver(follow).observe(document.querySelector(".gradio-container") || document.body);
-    document.addEventListener("input", (event) => {
+    on("input", (event) => {
       if (event.target !== box()) return;
       showButtons();
-      store("sessionStorage", "office-chat-draft", box().value);
+      inTab.set("draft", box().value);
       // Somebody is there again: the server looks for events often from now on. The header says if the model is ready.
       if (Date.now() - lastContact > PAUSE_MS) askHello();
     });
-    const line = document.createElement("div");
-    line.id = "place";
-    line.setAttribute("role", "status");
-    byId("composer").prepend(line);
+    byId("composer").prepend(status("place"));
     setInterval(() => { if (document.querySelector("#header [data-loading]")) askHello(); }, 2000);
     // What was typed survives a reload: Gradio reloads the page itself when a lost connection is back.
-    const draft = stored("sessionStorage", "office-chat-draft");
+    const draft = inTab.get("draft");
     if (draft && !box().value) fillBox(draft);
     liveChanged();
   };
@@ -511,12 +481,13 @@
   };
 
   root.dataset.chat = state;
-  root.dataset.login = config.login ? "yes" : "no";
+  root.dataset.login = config.login;
+  root.dataset.mayWish = config.wishes;
   root.dataset.empty = "yes";
   root.dataset.more = root.dataset.inLine = root.dataset.away = root.dataset.ready = "no";
   showLanguage();
   // Gradio writes the title the page was built with once more when it mounts.
   new MutationObserver(() => { if (document.title !== word("title")) document.title = word("title"); })
-    .observe(document.querySelector("title") || document.head, { childList: true, subtree: true });
+    .observe(document.querySelector("title") || document.head, WHOLE_TREE);
   setTimeout(reveal, 3000); // whatever happens, nobody looks at an empty page for longer
 })();

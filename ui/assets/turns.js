@@ -5,14 +5,13 @@
   "use strict";
   const chat = window.officeChat;
   if (!chat || chat.turns) return;
-  const { word, byId, box } = chat;
+  const { word, byId, box, on, element, status } = chat;
   chat.turns = [];
 
   // ---- copying: the clipboard API is there in a secure context only, which http://<LAN address> is not --------
   const copied = (text) => {
     const focused = document.activeElement;
-    const area = document.createElement("textarea");
-    area.value = text;
+    const area = element("textarea", { value: text });
     area.style.cssText = "position:fixed;top:0;opacity:0";
     document.body.append(area);
     area.select();
@@ -52,10 +51,8 @@
     return rows;
   };
   const button = (act) => {
-    const made = document.createElement("button");
-    made.type = "button";
+    const made = element("button", { className: "act" });
     made.dataset.act = act;
-    made.className = "act";
     return made;
   };
   const label = (made) => {
@@ -65,9 +62,7 @@
   const buttons = (row, acts) => {
     let place = row.querySelector(".acts");
     if (!place) {
-      place = document.createElement("div");
-      place.className = "acts";
-      place.append(...acts.map(button));
+      place = element("div", { className: "acts" }, ...acts.map(button));
       row.append(place);
     }
     for (const made of place.children) label(made);
@@ -141,11 +136,12 @@
     const { limit } = chat.config;
     const n = Array.from(box().value.trim()).length;
     byId("count").dataset.over = n > limit;
-    byId("count").textContent = n < limit * 0.8 ? "" : word(n > limit ? "page_over" : "page_count", { n, limit });
+    const [shown, most] = [n, limit].map((number) => number.toLocaleString(chat.locale));
+    byId("count").textContent = n < limit * 0.8 ? "" : word(n > limit ? "page_over" : "page_count", { n: shown, limit: most });
   };
 
   const act = (event) => {
-    const pressed = event.target.closest && event.target.closest("button");
+    const pressed = chat.at(event, "button");
     if (!pressed) return;
     const { act: what, ask, begin } = pressed.dataset;
     if (ask || begin) {
@@ -157,8 +153,8 @@
     if (pressed.id === "copy_all") copy(chat.asMarkdown(chat.turns), pressed);
     const row = pressed.closest("#conversation .message-row");
     if (!row) return;
-    const isBelow = (bubble) => row.compareDocumentPosition(bubble) & Node.DOCUMENT_POSITION_FOLLOWING && !row.contains(bubble);
-    const k = bubbles().filter((bubble) => !isBelow(bubble)).length - 1;
+    const nBelow = after(row).slice(1).filter((next) => next.querySelector(".said")).length;
+    const k = bubbles().length - 1 - nBelow;
     const turn = chat.turns[k];
     if (!turn) return;
     if (pressed.matches(".copy_code_button")) return copyTabs(pressed.parentElement.querySelector("code").textContent, turn.text);
@@ -167,19 +163,14 @@
     else if (what) rate(k, what);
   };
 
-  const status = (id) => {
-    const made = Object.assign(document.createElement("div"), { id });
-    made.setAttribute("role", "status");
-    return made;
-  };
   const spoken = status("spoken");
   chat.prepare = () => {
     if (byId("count")) return;
     byId("composer").append(spoken);
     byId("writing").after(status("count"));
-    window.addEventListener("click", act, true); // captured: Gradio lets no click on its own copy button through
-    document.addEventListener("input", (event) => { if (event.target === box()) count(); });
-    document.addEventListener("keydown", (event) => { if (event.key === "Escape") chat.stopEditing(); });
+    on("click", act, true); // captured: Gradio lets no click on its own copy button through
+    on("input", (event) => { if (event.target === box()) count(); });
+    on("keydown", (event) => { if (event.key === "Escape") chat.stopEditing(); });
     new MutationObserver(decorate).observe(byId("conversation"), { childList: true, subtree: true });
     count();
   };
