@@ -325,3 +325,10 @@ def test_a_narrow_header_shows_who_answers_and_keeps_its_title_on_one_line(app, 
         if chat.is_visible("new_chat"):
             chat.click("new_chat")
             chat.page.wait_for_selector("html[data-empty=yes]")
+
+
+def test_a_browser_of_a_third_language_gets_a_page_that_says_what_it_speaks(app: Program, visit: Visit) -> None:
+    chat = visit(app, locale="de-DE")
+    chat.wait_until("document.documentElement.lang === 'en'")
+    chat.box.fill("x" * 500)
+    expect(chat.page.locator("#count")).to_have_text("500 of 512 characters")
