@@ -1,6 +1,6 @@
 # Thin rules; the work is in packaging/setup_env.py. Paths are relative, so that a folder name with spaces does no harm.
 .DEFAULT_GOAL := help
-.PHONY: help run tune test check bench bench-quick format docs lock clean
+.PHONY: help run tune test check bench bench-quick format docs lock package clean
 MAKEFLAGS += --no-print-directory
 
 PYTHON ?= $(if $(shell command -v python3.11 2>/dev/null),python3.11,python3)
@@ -51,6 +51,10 @@ docs: ## write docs/settings.md from the settings table
 
 lock: ## renew the lock files from pyproject.toml (UPGRADE=1: newest versions)
 	$(SETUP) lock $(if $(UPGRADE),--upgrade)
+
+package: ## one self-contained program, tested, in dist/ (the first time 20 min: llama.cpp for every CPU)
+	@command -v "$(PYTHON)" >/dev/null || { echo "There is no $(PYTHON). Python 3.11 is needed: sudo apt-get install python3.11" >&2; exit 1; }
+	@"$(PYTHON)" -E -s packaging/package.py $(ARGS)
 
 clean: ## remove everything that was made here, but not the wheels and no data
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -20,6 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from appliance import __version__, terminal
 from appliance.errors import ApplianceError
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from appliance.front_door import DoorView
     from appliance.lifecycle import Appliance
     from appliance.paths import Paths
+    from appliance.settings import Settings
+    from appliance.settings_files import Sources
+    from appliance.single_instance import Claim
     from ui.interface import Page
 
 _log = logging.getLogger("app")
@@ -44,7 +48,10 @@ FIRST_RUN = "/admin/first-run"
 def main(argv: Sequence[str] | None = None) -> int:
     """Run until told to end. Returns the exit code: 0 after a drain, 1 with a sentence when it cannot run."""
     began = time.monotonic()
-    signal.signal(signal.SIGTERM, _end_early)
+    terminal.settle()
+    _give_children_the_systems_libraries()
+    for number in terminal.ending_signals():
+        signal.signal(number, _end_early)
     given = _given(argv)
     command = given.pop("command", None)
     try:
@@ -53,7 +60,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         else:
             run(given, began)
     except ApplianceError as error:
-        _say(f"Office Chat cannot {'start' if command is None else 'do that'}: {error}", to_errors=True)
+        terminal.say(f"Office Chat cannot {'start' if command is None else 'do that'}: {error}", to_errors=True)
+        terminal.hold_window()
         return 1
     except KeyboardInterrupt:
         return 130
@@ -62,28 +70,46 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(flags: dict[str, Any], began: float) -> None:
     """Everything in order; raises ApplianceError with a sentence for the owner."""
-    from appliance.lifecycle import Appliance
-    from appliance.log import open_log
     from appliance.paths import Paths
     from appliance.settings_files import find_sources, read_settings
+    from appliance.single_instance import AlreadyRunning, claim
+    from appliance.upgrade import bring_up_to_date
 
     config = flags.pop("config", None)
     sources = find_sources(os.environ, flags, Path(config) if config else None)
     settings = read_settings(sources)
     paths = Paths(Path(settings.data_dir))
     paths.prepare()
+    try:
+        with claim(paths.running) as claimed:
+            bring_up_to_date(paths.data_dir)
+            is_wanted_again = run_alone(settings, sources, paths, began, claimed)
+        if is_wanted_again:  # now that the folder is free
+            _start_again()
+    except AlreadyRunning as other:
+        _say_in_both("console_already", url=other.url or "...")
+        if settings.open_browser and other.url:
+            _open_browser(other.url)
+
+
+def run_alone(settings: Settings, sources: Sources, paths: Paths, began: float, claimed: Claim) -> bool:
+    """The only program on this data folder; returns whether to begin anew. Raises ApplianceError with a sentence."""
+    from appliance.crash_report import write_when_it_crashes
+    from appliance.lifecycle import Appliance
+    from appliance.log import open_log
+
     open_log(paths.logs)
+    write_when_it_crashes(paths.logs, _say_crashed)
     appliance = Appliance(settings, paths, sources)
     with appliance.door.open() as sock:
+        claimed.publish(appliance.door.look().own_url)
         appliance.spawn()
         try:
-            _say("Office Chat is starting...")
+            _say_in_both("console_starting")
             app, page = build_page(appliance, paths)
-            is_wanted_again = asyncio.run(serve(appliance, app, page, sock, began))
+            return asyncio.run(serve(appliance, app, page, sock, began))
         finally:
             appliance.kill_engine()  # on a signal while Gradio is imported nobody else does
-    if is_wanted_again:
-        _start_again()
 
 
 def run_command(name: str, given: dict[str, Any]) -> None:
@@ -91,13 +117,18 @@ def run_command(name: str, given: dict[str, Any]) -> None:
     from appliance.owner_commands import COMMANDS
     from appliance.paths import Paths
     from appliance.settings_files import load_settings
+    from appliance.single_instance import claim
+    from appliance.upgrade import bring_up_to_date, is_up_to_date
 
     config = given.pop("config", None)
     flags: dict[str, Any] = {key: given[key] for key in ("data_dir", "model") if key in given}
     settings = load_settings(os.environ, flags, Path(config) if config else None)
     paths = Paths(Path(settings.data_dir))
     paths.prepare()
-    COMMANDS[name].run(settings, paths, argparse.Namespace(**given), _say)
+    if not is_up_to_date(paths.data_dir):
+        with claim(paths.running):
+            bring_up_to_date(paths.data_dir)
+    COMMANDS[name].run(settings, paths, argparse.Namespace(**given), terminal.say)
 
 
 def build_page(appliance: Appliance, paths: Paths) -> tuple[FastAPI, Page]:
@@ -193,13 +224,30 @@ async def _announce(appliance: Appliance, began: float) -> None:
     try:
         while not (await asyncio.wait({loading}, timeout=_PROGRESS_S))[0]:
             model = appliance.model_path.name if appliance.model_path else "the echo engine"
-            _say(f"Loading {model} ({time.monotonic() - began:.0f} s so far)...")
+            terminal.say(f"Loading {model} ({time.monotonic() - began:.0f} s so far)...")
         info = loading.result()
     finally:
         loading.cancel()
     _log.info("ready after %.1f s: %s, %s slots", time.monotonic() - began, info.model_name, info.n_slots)
+    _log.info("version %s; llama.cpp uses %s", __version__, info.instructions or "nothing")
     _say_addresses(await asyncio.to_thread(appliance.door.look), info, is_first_run=appliance.is_first_run)
-    await _open_browser(appliance)
+    if appliance.settings.open_browser and RESTARTED not in os.environ:
+        page = FIRST_RUN if appliance.is_first_run else ""
+        await asyncio.to_thread(_open_browser, appliance.door.look().own_url + page)
+    await _show_work(appliance)
+
+
+async def _show_work(appliance: Appliance) -> None:
+    """Keep saying on the terminal how many are being answered, until cancelled."""
+    from ui.messages import in_both
+
+    shown = (-1, -1)
+    while True:
+        now = (appliance.engine.n_running, appliance.engine.n_waiting)
+        if now != shown:
+            shown = now
+            terminal.show(in_both("console_working", running=now[0], waiting=now[1]).replace("\n", "  "))
+        await asyncio.sleep(_PROGRESS_S)
 
 
 def _say_addresses(view: DoorView, info: EngineInfo, *, is_first_run: bool) -> None:
@@ -220,13 +268,14 @@ def _say_addresses(view: DoorView, info: EngineInfo, *, is_first_run: bool) -> N
         ]
     elif view.urls:
         lines.append("  (If colleagues cannot open it, allow this port in this PC's firewall.)")
-    _say("\n".join(lines))
+    terminal.say("\n".join(lines))
+    _say_in_both("console_stop")
     if view.urls:
         from appliance.front_door import qr_console
 
         code = qr_console(view.url)
-        if sys.stdout is not None and _can_write(code, sys.stdout.encoding):
-            _say(code)
+        if _can_write(code, sys.stdout.encoding):
+            terminal.say(code)
 
 
 def _can_write(text: str, encoding: str) -> bool:
@@ -237,14 +286,12 @@ def _can_write(text: str, encoding: str) -> bool:
     return True
 
 
-async def _open_browser(appliance: Appliance) -> None:
+def _open_browser(url: str) -> None:
     # Without a display, Linux would open a text browser inside this console.
-    has_display = sys.platform != "linux" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    if appliance.settings.open_browser and has_display and RESTARTED not in os.environ:
+    if sys.platform != "linux" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
         import webbrowser
 
-        page = FIRST_RUN if appliance.is_first_run else ""
-        await asyncio.to_thread(webbrowser.open, appliance.door.look().own_url + page)
+        webbrowser.open(url)
 
 
 def _prepare_gradio(paths: Paths) -> None:
@@ -264,9 +311,10 @@ def _given(argv: Sequence[str] | None) -> dict[str, Any]:
     from appliance.owner_commands import COMMANDS
 
     parser = argparse.ArgumentParser(
-        prog="app.py",
+        prog="office-chat" if getattr(sys, "frozen", False) else "app.py",
         description="Chat with a small language model on the office network. Without a command it starts.",
     )
+    parser.add_argument("--version", action="version", version=f"Office Chat {__version__}")
     parser.add_argument("--host", help="address to listen on")
     parser.add_argument("--port", help="port to listen on")
     _add_model(parser)
@@ -298,15 +346,27 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", default=argparse.SUPPRESS, help=words)
 
 
-def _say(text: str, *, to_errors: bool = False) -> None:
-    """Tell the owner; a program without a console has nobody to tell."""
-    stream = sys.stderr if to_errors else sys.stdout
-    if stream is not None:
-        print(text, file=stream, flush=True)
+def _say_in_both(key: str, **values: object) -> None:
+    from ui.messages import in_both
+
+    terminal.say(in_both(key, **values))
+
+
+def _say_crashed(report: Path) -> None:
+    _say_in_both("console_crashed", path=report)
+    terminal.hold_window()
+
+
+def _give_children_the_systems_libraries() -> None:
+    """The frozen program's loader names its own libraries for us; a browser that we open must not get them."""
+    if getattr(sys, "frozen", False) and "LD_LIBRARY_PATH" in os.environ:
+        os.environ["LD_LIBRARY_PATH"] = os.environ.pop("LD_LIBRARY_PATH_ORIG", "")
+        if not os.environ["LD_LIBRARY_PATH"]:
+            del os.environ["LD_LIBRARY_PATH"]
 
 
 def _end_early(_number: int, _frame: FrameType | None) -> None:
-    """SIGTERM before the server listens for it: nothing to drain yet."""
+    """Told to end before the server listens for it: nothing to drain yet."""
     raise SystemExit(0)
 
 

@@ -13,6 +13,7 @@ FILE_NAME = "office-chat.log"
 _MAX_BYTES = 1_000_000
 _N_OLD_FILES = 4
 _LAYOUT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_TIME = "%Y-%m-%d %H:%M:%S %z"
 
 
 def open_log(folder: Path) -> Path:
@@ -21,7 +22,7 @@ def open_log(folder: Path) -> Path:
     root = logging.getLogger()
     root.setLevel(logging.INFO)
     file = logging.handlers.RotatingFileHandler(path, maxBytes=_MAX_BYTES, backupCount=_N_OLD_FILES, encoding="utf-8")
-    file.setFormatter(logging.Formatter(_LAYOUT))
+    file.setFormatter(logging.Formatter(_LAYOUT, _TIME))
     root.addHandler(file)
     if sys.stderr is not None:  # windowed builds have none
         console = logging.StreamHandler(sys.stderr)

@@ -1,5 +1,7 @@
 """Which model answers: named by flag or setting, else chosen on the owner's page, else the largest in the models
 folder, else the starter model.
+
+The frozen program has a models folder beside it instead of the starter model's package.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import re
 from pathlib import Path
 
 from appliance.errors import ModelFileError
+from appliance.paths import shipped_models
 from appliance.private_file import write_private
 
 _log = logging.getLogger(__name__)
@@ -79,7 +82,14 @@ def write_choice(note: Path, folder: Path, path: Path) -> None:
 
 
 def starter_model() -> Path:
-    """The model that comes with the set-up. Its package is located, not imported: it needs a program we do not use."""
+    """The model that comes with the set-up. Its package is located, not imported: it needs a program we do not use.
+
+    For the frozen program the largest in the folder beside it.
+    """
+    if (shipped := shipped_models()) is not None:
+        if found := sorted(first_files(shipped), key=_size_bytes, reverse=True):
+            return verify(found[0])
+        raise ModelFileError(shipped, "holds no model", "Put a GGUF file there, or name one with --model.")
     spec = importlib.util.find_spec(STARTER_PACKAGE)
     if spec is None or spec.origin is None:
         raise ModelFileError(
@@ -115,8 +125,10 @@ def verify(path: Path) -> Path:
 
 def _resolve(chosen: str, folder: Path) -> Path:
     path = Path(chosen).expanduser()
-    if not path.is_absolute() and not path.exists() and (folder / path).exists():
-        return folder / path
+    if not path.is_absolute() and not path.exists():
+        for place in filter(None, (folder, shipped_models())):
+            if (place / path).exists():
+                return place / path
     return path.absolute()
 
 

@@ -16,14 +16,27 @@ CONFIG_NAME = "office-chat.toml"
 
 def default_data_dir(env: Mapping[str, str], platform: str = sys.platform, home: Path | None = None) -> Path:
     """The folder this platform keeps a user's program data in."""
-    home = home or Path.home()
+    xdg = env.get("XDG_DATA_HOME", "")
+    # The XDG specification: a relative path there is to be ignored.
+    if platform not in ("win32", "darwin") and Path(xdg).is_absolute():
+        return Path(xdg) / FOLDER_NAME
+    home = home or _home()
     if platform == "win32":
         return Path(env.get("LOCALAPPDATA") or home / "AppData" / "Local") / FOLDER_NAME
     if platform == "darwin":
         return home / "Library" / "Application Support" / FOLDER_NAME
-    xdg = env.get("XDG_DATA_HOME", "")
-    # The XDG specification: a relative path there is to be ignored.
-    return (Path(xdg) if Path(xdg).is_absolute() else home / ".local" / "share") / FOLDER_NAME
+    return home / ".local" / "share" / FOLDER_NAME
+
+
+def program_folder() -> Path | None:
+    """Where the frozen program lies; None from source."""
+    return Path(sys.executable).absolute().parent if getattr(sys, "frozen", False) else None
+
+
+def shipped_models() -> Path | None:
+    """The models that came with the frozen program or were put beside it; None from source."""
+    folder = program_folder()
+    return folder / "models" if folder else None
 
 
 @dataclass(frozen=True)
@@ -98,6 +111,11 @@ class Paths:
         return self.data_dir / "temp"
 
     @property
+    def running(self) -> Path:
+        """The claim of the program that runs on this folder, with its address."""
+        return self.data_dir / "running"
+
+    @property
     def secret(self) -> Path:
         """The key that signs cookies; readable by its owner only, as the next three are."""
         return self.data_dir / "secret.key"
@@ -135,3 +153,10 @@ class Paths:
                 f"data_dir = {self.data_dir}: cannot write there ({error.strerror or type(error).__name__}). "
                 "Choose a folder you may write to with --data-dir."
             ) from error
+
+
+def _home() -> Path:
+    try:
+        return Path.home()
+    except RuntimeError:
+        raise StartFailed("This account has no home folder. Choose a folder for the data with --data-dir.") from None

@@ -15,6 +15,7 @@ import uvicorn
 from uvicorn.server import HANDLED_SIGNALS
 
 from appliance.errors import StartFailed
+from appliance.terminal import ending_signals
 
 _log = logging.getLogger(__name__)
 
@@ -80,7 +81,8 @@ class Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """As uvicorn's, without raising the signal again at the end: having drained is a success."""
-        before = {number: signal.signal(number, self.handle_exit) for number in HANDLED_SIGNALS}
+        numbers = {*HANDLED_SIGNALS, *ending_signals()}
+        before = {number: signal.signal(number, self.handle_exit) for number in numbers}
         try:
             yield
         finally:

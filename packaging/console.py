@@ -65,6 +65,9 @@ class MovingLine:
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     """Interrupt first: then pip removes its scratch folders, and ninja ends its compilers, which no signal reaches."""
+    if sys.platform == "win32":
+        process.kill()
+        return
     for number in (signal.SIGINT, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)

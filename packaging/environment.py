@@ -1,10 +1,11 @@
-"""The checkout's .venv: where it is, what is in it, and the stamps that say what each part of it was made from."""
+"""An environment of the checkout: where it is, what is in it, and the stamps that say what each part was made from."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import json
+import os
 import platform
 import re
 import sys
@@ -13,13 +14,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 NEEDED_PYTHON = (3, 11)
-PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", re.MULTILINE)
-LOCKS = {"runtime": "requirements.lock", "dev": "requirements-dev.lock", "starter": "packaging/starter.lock"}
+PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)(?: ; sys_platform == '(\w+)')?", re.MULTILINE)
+LOCKS = {
+    "runtime": "requirements.lock",
+    "dev": "requirements-dev.lock",
+    "freeze": "packaging/freeze.lock",
+    "starter": "packaging/starter.lock",
+}
 
 
 def pins(lock: str) -> dict[str, str]:
-    """Name (as in installed metadata: lower case, `_`) to version, of the text of a lock file."""
-    return {_metadata_name(name): version for name, version in PIN.findall(lock)}
+    """Name (as in installed metadata: lower case, `_`) to version, of the text of a lock file, for this system."""
+    return {_metadata_name(name): version for name, version, only in PIN.findall(lock) if only in ("", sys.platform)}
 
 
 def _metadata_name(name: str) -> str:
@@ -54,14 +60,17 @@ def pip_command(python: Path) -> list[str]:
 
 @dataclass(frozen=True)
 class Environment:
-    """Paths below the checkout `root`, and the state of its .venv as files tell it."""
+    """Paths below the checkout `root`, and the state of an environment in `folder` there as files tell it."""
 
     root: Path
     wheels: tuple[Path, ...]
+    folder: str = ".venv"
+    any_cpu: bool = False
+    """Its llama.cpp is for every CPU, not for this one."""
 
     @property
     def venv(self) -> Path:
-        return self.root / ".venv"
+        return self.root / self.folder
 
     @property
     def packaging(self) -> Path:
@@ -73,7 +82,13 @@ class Environment:
 
     @property
     def python(self) -> Path:
-        return self.venv / "bin" / "python"
+        return self.venv / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+
+    @property
+    def site_packages(self) -> Path:
+        if os.name == "nt":
+            return self.venv / "Lib" / "site-packages"
+        return self.venv / "lib" / "python{}.{}".format(*NEEDED_PYTHON) / "site-packages"
 
     @property
     def _stamps_file(self) -> Path:
@@ -90,7 +105,7 @@ class Environment:
         return hashlib.sha256(self.lock_text(part).encode()).hexdigest()
 
     def installed(self) -> dict[str, str]:
-        return installed(self.venv / "lib" / "python{}.{}".format(*NEEDED_PYTHON) / "site-packages")
+        return installed(self.site_packages)
 
     def stamps(self) -> dict[str, str]:
         """What each finished part was made from; empty when the environment cannot be trusted."""
@@ -109,7 +124,7 @@ class Environment:
         """Record finished parts, by a rename, so that the file is never half written."""
         fresh = self._stamps_file.with_suffix(".part")
         fresh.write_text(json.dumps({**self.stamps(), **stamps}, indent=1))
-        fresh.rename(self._stamps_file)
+        fresh.replace(self._stamps_file)
 
     @contextlib.contextmanager
     def being_changed(self) -> Iterator[None]:

@@ -2,6 +2,7 @@
 
 A wheel compiled here uses this CPU's own instructions, so it is kept in a folder named after version, flags and CPU. A
 wheel lying directly in the wheels folder was put there by the owner and is used if its version and platform fit.
+The packaged program gets another one, for any CPU, which is never taken from there.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from console import SetupError, duration, run_logged, say
 from environment import pip_command
 
 DEFINES = ("LLAVA_BUILD=OFF",)  # the multimodal part; the rest of what we never use goes in lean_llama.cmake
+ANY_CPU_DEFINES = (*DEFINES, "GGML_NATIVE=OFF", "GGML_BACKEND_DL=ON", "GGML_CPU_ALL_VARIANTS=ON")
 FLAG_VARIABLES = ("CMAKE_ARGS", "SKBUILD_CMAKE_DEFINE", "CC", "CXX", "CFLAGS", "CXXFLAGS", "LDFLAGS")
 # What a compiler may turn into instructions on its own. The other flags of /proc/cpuinfo come and go with kernels.
 X86_INSTRUCTIONS = re.compile(
@@ -39,16 +41,26 @@ def cpu_features(cpuinfo: str) -> tuple[str, ...]:
     return tuple(sorted(name for name in names if found[1] == "Features" or X86_INSTRUCTIONS.match(name)))
 
 
-def build_key(version: str, lean: str, machine: str, features: Iterable[str], environ: Mapping[str, str]) -> str:
+def build_key(
+    version: str,
+    lean: str,
+    machine: str,
+    features: Iterable[str],
+    environ: Mapping[str, str],
+    defines: Sequence[str] = DEFINES,
+) -> str:
     """A folder name that differs whenever a wheel compiled for one case could be wrong for the other."""
     flags = {name: environ[name] for name in FLAG_VARIABLES if environ.get(name)}
     settings = "\n".join(line for line in lean.splitlines() if not line.startswith("#"))
-    facts = json.dumps([version, DEFINES, settings, machine, list(features), flags], sort_keys=True)
+    facts = json.dumps([version, defines, settings, machine, list(features), flags], sort_keys=True)
     return f"{version}-{machine}-{hashlib.sha256(facts.encode()).hexdigest()[:12]}"
 
 
-def this_build_key(version: str, lean_file: Path) -> str:
-    """`build_key` for the machine and environment we run in."""
+def this_build_key(version: str, lean_file: Path, any_cpu: bool = False) -> str:
+    """`build_key` for the machine and environment we run in. For any CPU, the C library counts instead of this CPU."""
+    if any_cpu:
+        libc = platform.libc_ver()
+        return build_key(version, lean_file.read_text(), platform.machine(), libc, os.environ, ANY_CPU_DEFINES)
     cpuinfo = Path("/proc/cpuinfo")
     features = cpu_features(cpuinfo.read_text() if cpuinfo.exists() else "")
     return build_key(version, lean_file.read_text(), platform.machine(), features, os.environ)
@@ -93,27 +105,30 @@ def ninja_progress(log: str) -> str:
     return "/".join(steps[-1]) if steps else ""
 
 
-def compile_wheel(packaging: Path, keep_in: Path, logs: Path) -> Path:
+def compile_wheel(packaging: Path, keep_in: Path, logs: Path, any_cpu: bool = False) -> Path:
     """Compile llama-cpp-python without what we never use and keep the wheel in `keep_in`.
 
     CMake, ninja and the build back end come pinned into a throw-away environment, whatever the machine has. pip's own
     cache of wheels is not used: it knows nothing of compile flags.
     """
     cores = os.cpu_count() or 1
-    say(f"Compiling llama.cpp for this CPU, once: about 3 minutes on two free cores (this PC has {cores} cores).")
+    what = "for every CPU, once: about 15 minutes" if any_cpu else "for this CPU, once: about 3 minutes"
+    say(f"Compiling llama.cpp {what} on two free cores (this PC has {cores} cores).")
     with tempfile.TemporaryDirectory(prefix="office-chat-build-") as scratch_name:
         scratch = Path(scratch_name)
         tools = scratch / "tools"
         make_tools = [sys.executable, "-E", "-s", "-m", "venv", str(tools)]
         run_logged(make_tools, log=logs / "build-venv.log", label="making a place for the build tools")
-        in_tools = pip_command(tools / "bin" / "python")
+        programs = tools / ("Scripts" if os.name == "nt" else "bin")
+        in_tools = pip_command(programs / "python")
         hashed = ["--require-hashes", "--only-binary=:all:", "-r", str(packaging / "build.lock")]
         run_logged([*in_tools, "install", *hashed], log=logs / "build-tools.log", label="fetching cmake and ninja")
-        defines = [*DEFINES, f"CMAKE_PROJECT_llama.cpp_INCLUDE={packaging / 'lean_llama.cmake'}"]
+        defines = [*(ANY_CPU_DEFINES if any_cpu else DEFINES)]
+        defines += [f"CMAKE_PROJECT_llama.cpp_INCLUDE={(packaging / 'lean_llama.cmake').as_posix()}"]
         owners = os.environ.get("SKBUILD_CMAKE_DEFINE")
         env = {
             **os.environ,
-            "PATH": f"{tools / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+            "PATH": f"{programs}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
             "SKBUILD_CMAKE_DEFINE": ";".join([*defines, *([owners] if owners else [])]),
         }
         wheel = ["wheel", "-v", "--no-deps", "--no-build-isolation", "--no-cache-dir", "--no-binary=llama-cpp-python"]
@@ -130,7 +145,7 @@ def compile_wheel(packaging: Path, keep_in: Path, logs: Path) -> Path:
         unfinished = keep_in / f"{built.name}.part"
         shutil.copyfile(built, unfinished)
         say(f"  llama.cpp compiled in {duration(took_s)}, kept in {keep_in}")
-        return unfinished.rename(keep_in / built.name)
+        return unfinished.replace(keep_in / built.name)
 
 
 def check_runs(python: Path, wheel: Path) -> None:

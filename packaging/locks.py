@@ -22,7 +22,7 @@ LEAVE_OUT = "--no-emit-package=llama-cpp-python"  # compiled apart, with our fla
 
 
 def renew(root: Path, upgrade: bool) -> None:
-    """Write the five lock files; pins already there are kept where they still fit, unless `upgrade`."""
+    """Write the six lock files; pins already there are kept where they still fit, unless `upgrade`."""
     import tomllib  # not in older Pythons, which must get as far as our sentence about their version
 
     project = tomllib.loads((root / "pyproject.toml").read_text())
@@ -32,6 +32,7 @@ def renew(root: Path, upgrade: bool) -> None:
         "requirements.lock": (["pyproject.toml", LEAVE_OUT], []),
         "requirements-dev.lock": (["pyproject.toml", "--group=dev", "--constraint=requirements.lock", LEAVE_OUT], []),
         "packaging/build.lock": (["-"], groups["build"]),
+        "packaging/freeze.lock": (["-", "--universal"], groups["freeze"]),
         "packaging/llama.lock": (["-", "--no-deps", "--no-binary=llama-cpp-python"], [llama]),
         "packaging/starter.lock": (["-", "--no-deps"], groups["starter"]),
     }
@@ -40,7 +41,8 @@ def renew(root: Path, upgrade: bool) -> None:
         python = str(Path(scratch) / "bin" / "python")
         subprocess.run([python, "-m", "pip", "install", "--quiet", *groups["lock"]], check=True)
         for target, (arguments, specs) in jobs.items():
-            command = [python, "-m", "uv", "pip", "compile", *arguments, *OPTIONS, f"--output-file={target}"]
+            options = [option for option in OPTIONS if "platform" not in option or "--universal" not in arguments]
+            command = [python, "-m", "uv", "pip", "compile", *arguments, *options, f"--output-file={target}"]
             command += ["--upgrade"] if upgrade else []
             subprocess.run(command, check=True, cwd=root, input="\n".join(specs), text=True)
             say(f"{target}: {len(pins((root / target).read_text()))} pins")

@@ -8,7 +8,6 @@ leaves a mark, and the whole environment is then made anew.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import platform
 import shutil
@@ -27,10 +26,16 @@ from console import SetupError, duration, run_logged, say
 from environment import LOCKS, NEEDED_PYTHON, Environment, pins, pip_command, wheel_folders
 
 FOR_TESTS = ("runtime", "dev", "starter", "llama")
-PARTS = {"run": ("runtime", "starter", "llama"), "check": FOR_TESTS, "test": FOR_TESTS}
+PARTS = {
+    "run": ("runtime", "starter", "llama"),
+    "check": FOR_TESTS,
+    "test": FOR_TESTS,
+    "package": ("runtime", "freeze", "starter", "llama"),
+}
 LABELS = {
     "runtime": "installing Python packages",
     "dev": "installing Python packages for the tests",
+    "freeze": "installing what freezes the program",
     "starter": "installing the starter model (93 MB)",
 }
 
@@ -57,10 +62,12 @@ def llama_version(env: Environment) -> str:
 
 
 def _llama_key(env: Environment) -> str:
-    return llama_wheel.this_build_key(llama_version(env), env.packaging / "lean_llama.cmake")
+    return llama_wheel.this_build_key(llama_version(env), env.packaging / "lean_llama.cmake", env.any_cpu)
 
 
 def _dropped_wheel(env: Environment) -> Path | None:
+    if env.any_cpu:  # nothing tells what the owner's own wheel was compiled for
+        return None
     return llama_wheel.dropped_wheel(env.wheels, llama_version(env), platform.machine())
 
 
@@ -80,7 +87,7 @@ def set_up(env: Environment, todo: list[str]) -> None:
     """Do `todo`, in order. What Debian has to provide is asked for first, before minutes are spent on the rest."""
     if "venv" in todo:
         debian.provide(debian.missing_for_venv, "to make the Python environment", env.logs / "apt-venv.log")
-    if "llama" in todo and ready_llama_wheel(env) is None:
+    if "llama" in todo and ready_llama_wheel(env) is None and os.name == "posix":
         debian.provide(debian.missing_for_compiling, "to compile llama.cpp", env.logs / "apt-compiler.log")
     for part in todo:
         if part == "venv":
@@ -95,9 +102,9 @@ def _make_venv(env: Environment) -> None:
     if env.venv.is_symlink():
         env.venv.unlink()
     elif env.venv.exists():
-        say("The environment in .venv is unfinished, damaged or of another Python: making it anew.")
+        say(f"The environment in {env.folder} is unfinished, damaged or of another Python: making it anew.")
         shutil.rmtree(env.venv)
-    label = "making the Python environment in .venv"
+    label = f"making the Python environment in {env.folder}"
     run_logged([sys.executable, "-E", "-s", "-m", "venv", str(env.venv)], log=env.logs / "venv.log", label=label)
     env.begin_stamps()
 
@@ -121,7 +128,7 @@ def _install_lock(env: Environment, part: str) -> None:
 def _install_llama(env: Environment) -> None:
     wheel = ready_llama_wheel(env)
     if wheel is None:
-        wheel = llama_wheel.compile_wheel(env.packaging, env.wheels[0] / _llama_key(env), env.logs)
+        wheel = llama_wheel.compile_wheel(env.packaging, env.wheels[0] / _llama_key(env), env.logs, env.any_cpu)
     else:
         say(f"Using the llama.cpp wheel that is already there: {wheel}")
     arguments = ["--no-index", "--force-reinstall", str(wheel)]
@@ -155,6 +162,11 @@ def one_at_a_time(env: Environment) -> Iterator[None]:
     env.logs.mkdir(parents=True, exist_ok=True)
     with (env.logs / "lock").open("w") as lock:
         os.set_inheritable(lock.fileno(), True)
+        if sys.platform == "win32":  # there only release workflows build, one in a folder
+            yield
+            return
+        import fcntl
+
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -191,15 +203,20 @@ def _ended(number: int, _frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
+def end_on_signals() -> None:
+    for name in ("SIGTERM", "SIGHUP"):
+        if (number := getattr(signal, name, None)) is not None:
+            signal.signal(number, _ended)
+
+
 def main(arguments: list[str]) -> int:
     """Exit code 0, 1 with one sentence, or 128 + signal."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _ended)
+    end_on_signals()
     root = Path(__file__).resolve().parent.parent
     try:
         check_python()
         env = Environment(root, wheel_folders(root, os.environ.get("OFFICE_CHAT_WHEELS")))
-        if len(arguments) == 1 and arguments[0] in PARTS:
+        if len(arguments) == 1 and arguments[0] in ("run", "check", "test"):
             ensure(env, arguments[0])
         elif arguments in (["lock"], ["lock", "--upgrade"]):
             locks.renew(root, upgrade="--upgrade" in arguments)

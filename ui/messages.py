@@ -169,6 +169,12 @@ _PAGE: Final[dict[Language, dict[str, str]]] = {
         "page_too_old": "This browser is too old for this page. Please use Chrome or Edge 108, Firefox 101, "
         "Safari 16 or newer.",
         "page_failed": "Something went wrong here. Please try again.",
+        "console_starting": "Office Chat is starting…",
+        "console_already": "Office Chat is already running: {url}",
+        "console_working": "Answering {running}, waiting {waiting}.",
+        "console_stop": "To stop: press Ctrl-C here, or close this window.",
+        "console_crashed": "Office Chat ended by an error nobody expected. Where it happened stands in {path}; "
+        "no question and no answer does.",
     },
     "zh": {
         "title": "办公室聊天",
@@ -312,6 +318,11 @@ _PAGE: Final[dict[Language, dict[str, str]]] = {
         "page_waiting_free": "一有空位就会发送您的消息。",
         "page_too_old": "此浏览器版本过低，请使用 Chrome 或 Edge 108、Firefox 101、Safari 16 或更新的版本。",
         "page_failed": "出了点问题，请再试一次。",
+        "console_starting": "Office Chat 正在启动…",
+        "console_already": "Office Chat 已在运行：{url}",
+        "console_working": "正在回答 {running} 个，等待 {waiting} 个。",
+        "console_stop": "停止：在此按 Ctrl-C，或关闭此窗口。",
+        "console_crashed": "Office Chat 因意外错误而结束。出错位置记录在 {path}，其中不含任何问题或回答。",
     },
 }
 SENTENCES: Final[dict[Language, dict[str, str]]] = {
@@ -327,9 +338,9 @@ def say(language: Language, key: str, **values: object) -> str:
     return SENTENCES[language][key].format(**values)
 
 
-def in_both(key: str) -> str:
+def in_both(key: str, **values: object) -> str:
     """The sentence in both languages, for answers to whoever it may be."""
-    return "\n".join(say(language, key) for language in LANGUAGES)
+    return "\n".join(say(language, key, **values) for language in LANGUAGES)
 
 
 def known(key: str) -> bool:

@@ -68,6 +68,8 @@ class Backend(Protocol):
     """bos_token, eos_token."""
     sampling: SamplingParams
     """The model's own way of drawing tokens, every field set."""
+    instructions: str
+    """The processor's instructions that its kernels use, for the log."""
 
     @property
     def vocabulary(self) -> Vocabulary:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import queue
+import signal
 import threading
 from collections.abc import Callable
 from multiprocessing.process import BaseProcess
@@ -43,6 +44,14 @@ class Child:
         if self.process.is_alive():  # inside a long step
             self.process.kill()
             await asyncio.to_thread(self.process.join, _CLOSE_S)
+
+    def how_it_ended(self) -> str:
+        """For the owner: "exit code 3", "SIGILL: this CPU lacks an instruction"."""
+        code = self.process.exitcode
+        if code is None or code >= 0:
+            return f"exit code {code}"
+        name = next((each.name for each in signal.Signals if each == -code), f"signal {-code}")
+        return f"{name}: this CPU lacks an instruction" if name == "SIGILL" else name
 
     def kill(self) -> None:
         """End the process at once, without an event loop."""

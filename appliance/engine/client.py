@@ -286,12 +286,13 @@ class EngineClient:
     def _on_death(self) -> None:
         if self.state is EngineState.FAILED:
             return
+        how = self._child.how_it_ended() if self._child is not None else "never begun"
         if self.info is None:
-            self.failure = EngineFailed("the engine ended while it was loading")
+            self.failure = EngineFailed(f"the engine ended while it was loading ({how})")
             self._fail()
             return
         self._n_failures += 1
-        log.error("the engine process ended by itself (%s in a row): starting another", self._n_failures)
+        log.error("the engine process ended by itself (%s; %s in a row): starting another", how, self._n_failures)
         self.n_running = self.n_waiting = 0
         self.n_restarts += 1
         self._n_decoded_before = self.n_decoded_total

@@ -44,6 +44,7 @@ class EchoBackend:
     vocabulary = ByteVocabulary()
     model_name = "Echo"
     fingerprint = "echo"
+    instructions = ""
     chat_template = "{% for m in messages %}\x02{{ m['role'][0] }}{{ m['content'] }}\x03{% endfor %}\x02a"
     sampling = SamplingParams(0.0, 1, 1.0, 0.0, 1.0)
 

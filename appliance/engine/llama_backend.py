@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from appliance.engine.backend import N_BATCH, DecodeFailed, Logits, NoRoom, Rows
 from appliance.engine.config import EngineConfig
 from appliance.engine.cpu import physical_cores
+from appliance.engine.llama_library import instructions, make_ready
 from appliance.engine.request import SamplingParams
 from appliance.errors import ModelFileError
 
@@ -105,7 +106,8 @@ class LlamaBackend:
         self._errors: list[str] = []
         self._log_callback = llama.llama_log_callback(self._on_log)  # kept: llama.cpp holds only its address
         llama.llama_log_set(self._log_callback, None)
-        llama.llama_backend_init()
+        make_ready()
+        self.instructions = instructions()
         self._model = self._load(config.model_path, config.mlock)
         self.vocabulary = LlamaVocabulary(self._model)
         self.template_globals: dict[str, Any] = self.vocabulary.special_texts()

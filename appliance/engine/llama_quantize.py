@@ -6,6 +6,7 @@ from pathlib import Path
 
 from llama_cpp import llama_cpp as llama
 
+from appliance.engine.llama_library import make_ready
 from appliance.errors import ModelFileError
 
 _BUFFER_BYTES = 64 * 2**20
@@ -31,7 +32,7 @@ def quantise(source: Path, target: Path, kind: str, embedding_type: int | None, 
 
     callback = llama.llama_log_callback(on_log)
     llama.llama_log_set(callback, None)
-    llama.llama_backend_init()
+    make_ready()
     params = llama.llama_model_quantize_default_params()
     params.ftype = getattr(llama, f"LLAMA_FTYPE_MOSTLY_{kind}")
     params.output_tensor_type = getattr(llama, f"GGML_TYPE_{kind}")

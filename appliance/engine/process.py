@@ -54,6 +54,7 @@ def main(connection: Connection, config: EngineConfig) -> None:
         load_s=time.monotonic() - started_s,
         padded_remainders=padded,
         fingerprint=backend.fingerprint,
+        instructions=backend.instructions,
     )
     try:
         connection.send(Ready(info))
@@ -71,6 +72,8 @@ def settle_in(config: EngineConfig) -> None:
     os.umask(0o077)  # whatever it writes is for this account alone
     # Ctrl-C and a service's stop reach the whole group; the web process drains first and then says when to end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if (hang_up := getattr(signal, "SIGHUP", None)) is not None:  # a closed terminal says it to the whole group too
+        signal.signal(hang_up, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _end_late)
     threading.Thread(target=_end_with_parent, name="parent-watch", daemon=True).start()
     take_place(config)

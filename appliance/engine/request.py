@@ -161,3 +161,5 @@ class EngineInfo:
     """What batch_shape.py measured."""
     fingerprint: str = ""
     """Names the model file; other files, other answers."""
+    instructions: str = ""
+    """See `Backend`."""

@@ -17,7 +17,7 @@ OWNERS = {
     "gradio": ("ui/*", "app.py"),
     "gradio_client": (),
     "re2": ("appliance/wording.py",),
-    "llama_cpp": ("appliance/engine/llama_backend.py", "appliance/engine/llama_quantize.py", "bench/*"),
+    "llama_cpp": ("appliance/engine/llama_*.py", "bench/*"),
     "diskcache": ("appliance/answer_cache.py", "appliance/engine/parked_disk.py"),
     "argon2": ("appliance/passwords.py",),
     "itsdangerous": ("appliance/person.py", "appliance/logins.py"),

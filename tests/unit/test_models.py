@@ -31,6 +31,29 @@ def test_without_any_the_starter_model_answers(tmp_path, starter_model):
     assert find_model("", tmp_path) == starter_model
 
 
+@pytest.fixture
+def beside_program(tmp_path, monkeypatch):
+    """The models folder beside a frozen program."""
+    monkeypatch.setattr("sys.frozen", True, raising=False)
+    monkeypatch.setattr("sys.executable", str(tmp_path / "program" / "office-chat"))
+    (tmp_path / "program" / "models").mkdir(parents=True)
+    return tmp_path / "program" / "models"
+
+
+def test_the_frozen_program_takes_the_owners_model_before_the_one_beside_it(tmp_path, beside_program):
+    shipped = gguf(beside_program / "shipped.gguf", 900)
+    assert find_model("", tmp_path) == shipped
+    assert find_model("shipped.gguf", tmp_path) == shipped
+    own = gguf(tmp_path / "own.gguf")
+    assert find_model("", tmp_path) == own
+
+
+def test_a_frozen_program_without_any_model_says_where_one_goes(tmp_path, beside_program):
+    with pytest.raises(ModelFileError, match="holds no model") as caught:
+        find_model("", tmp_path)
+    assert str(beside_program) in str(caught.value)
+
+
 def test_the_starter_package_is_not_imported():
     import sys
 

@@ -31,6 +31,16 @@ def test_the_data_folder_is_the_platforms_own(platform, env, folder):
     assert default_data_dir(env, platform, HOME) == Path(folder)
 
 
+def test_an_account_without_a_home_is_told_to_name_a_folder(monkeypatch):
+    def no_home():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", no_home)
+    with pytest.raises(StartFailed, match="--data-dir"):
+        default_data_dir({}, "linux")
+    assert default_data_dir({"XDG_DATA_HOME": "/data"}, "linux") == Path("/data/office-chat")
+
+
 def test_a_folder_with_any_name_is_prepared(tmp_path):
     paths = Paths(tmp_path / "数据　& more" / "deep")
     paths.prepare()

@@ -1,0 +1,51 @@
+"""The engine's own entry in this very process, asked one question: an emulator does not follow into another process.
+
+`python packaging/engine_alone.py MODEL` prints what llama.cpp uses, which file of kernels is loaded, and the answer.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import re
+import sys
+import threading
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from appliance.engine.config import EngineConfig
+from appliance.engine.process import main
+from appliance.engine.request import Delta, Finished, Message, Request, SamplingParams
+from appliance.engine.wire import Close, LoadFailed, Ready, Report, Submit
+
+_N_TOKENS = 3
+
+
+def ask(connection: Connection) -> None:
+    """Wait for the engine, ask, print what comes, let it end."""
+    ready = connection.recv()
+    if isinstance(ready, LoadFailed):
+        print(f"failed: {ready.error}")
+        return
+    assert isinstance(ready, Ready)
+    print(f"instructions: {ready.info.instructions}", flush=True)
+    connection.send(Submit(Request("1", (Message("user", "Hi"),), _N_TOKENS, SamplingParams(temperature=0.0))))
+    text = ""
+    while True:
+        message = connection.recv()
+        for _, update in message.updates if isinstance(message, Report) else ():
+            if isinstance(update, Delta):
+                text += update.text
+            elif isinstance(update, Finished):
+                print(f"answer: {text!r}", flush=True)
+                connection.send(Close())
+                return
+
+
+if __name__ == "__main__":
+    ours, theirs = multiprocessing.Pipe()
+    threading.Thread(target=ask, args=(ours,), daemon=True).start()
+    main(theirs, EngineConfig(Path(sys.argv[1]), n_slots=1, n_ctx_seq=256, padded_remainders=frozenset(), yields=False))
+    loaded = re.findall(r"ggml-cpu-(\w+)\.", Path("/proc/self/maps").read_text(encoding="utf-8"))
+    print(f"kernels: {' '.join(sorted(set(loaded)))}")

@@ -1,0 +1,131 @@
+"""The archive of `make package` as an office meets it: unpacked under an odd path, started with nothing in its
+environment, in a network without a way out, read by a browser on another computer of that network.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright import sync_api
+
+import bundle
+from frozen_program import READY_S, Run
+from selftest import ADMIN_PASSWORD, ODD
+from tests.browser.conftest import FLAGS
+from tests.browser.driver import Chat, settled
+
+PROGRAM_SIDE, BROWSER_SIDE = "10.213.78.1", "10.213.78.2"
+
+pytestmark = [pytest.mark.model, pytest.mark.timeout(400)]
+
+
+def ip(*words: str) -> int:
+    return subprocess.run(["ip", *words], capture_output=True).returncode
+
+
+@pytest.fixture(scope="module")
+def archive(project_root: Path) -> Path:
+    found = sorted((project_root / "dist").glob("office-chat-*-linux-*-with-starter-model.zip"))
+    if not found or sys.platform != "linux":
+        pytest.skip("there is no archive in dist/: `make package` makes one")
+    return found[-1]
+
+
+@pytest.fixture(scope="module")
+def networks() -> Iterator[tuple[str, str]]:
+    """Two namespaces that see each other and nothing else: one for the program, one for the browser."""
+    if os.geteuid() != 0 or shutil.which("ip") is None:
+        pytest.skip("network namespaces need root")
+    names = (f"pack{os.getpid() % 10_000}p", f"pack{os.getpid() % 10_000}b")
+    try:
+        if any(ip("netns", "add", name) for name in names):
+            pytest.skip("this machine gives no network namespaces")
+        assert ip("-n", names[0], "link", "add", "a", "type", "veth", "peer", "name", "b", "netns", names[1]) == 0
+        for name, link, address in zip(names, ("a", "b"), (PROGRAM_SIDE, BROWSER_SIDE), strict=True):
+            ip("-n", name, "addr", "add", f"{address}/30", "dev", link)
+            ip("-n", name, "link", "set", link, "up")
+            ip("-n", name, "link", "set", "lo", "up")
+        yield names
+    finally:
+        for name in names:
+            ip("netns", "del", name)
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("packaged") / "数据　data"
+    folder.mkdir()
+    (folder / "office-chat.toml").write_text('answer_cache_scope = "off"\nquick_answers = false\n', encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def program(
+    archive: Path, data_dir: Path, networks: tuple[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Run]:
+    folder = bundle.unpack(archive, tmp_path_factory.mktemp("unpacked") / ODD)
+    command = [str(folder / "office-chat"), "set-admin-password", "--data-dir", str(data_dir)]
+    subprocess.run(command, env={}, input=ADMIN_PASSWORD.encode(), check=True, capture_output=True, timeout=120)
+    run = Run(
+        [folder / "office-chat"],
+        data_dir,
+        prefix=(shutil.which("ip") or "ip", "netns", "exec", networks[0]),
+        account={},
+    )
+    until = time.monotonic() + READY_S
+    while "To stop" not in run.output():
+        assert run.process.poll() is None, run.output()
+        assert time.monotonic() < until, run.output()
+        time.sleep(0.2)
+    yield run
+    try:
+        assert run.stop() == 0
+    finally:
+        run.close()
+
+
+@pytest.fixture(scope="module")
+def other_computer(
+    chromium: str, networks: tuple[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[sync_api.BrowserContext]:
+    """A browser in the second network."""
+    script = tmp_path_factory.mktemp("chromium") / "chromium"
+    script.write_text(f'#!/bin/sh\nexec ip netns exec {networks[1]} {chromium} "$@"\n')
+    script.chmod(0o755)
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=script, args=[flag for flag in FLAGS if "MAP" not in flag])
+        yield browser.new_context(locale="zh-CN")
+        browser.close()
+
+
+def test_another_computer_of_the_office_chats_with_it(program: Run, other_computer: sync_api.BrowserContext) -> None:
+    url = f"http://{PROGRAM_SIDE}:{program.port}/"
+    assert url.rstrip("/") in program.output(), "the window says the address for colleagues"
+    chat = Chat(other_computer.new_page(), url).open()
+    assert "Paris" in chat.ask("What is the capital of France? One word.")
+    assert chat.errors == []
+    assert {request.split("/")[2] for request in chat.requests if request.startswith("http")} == {
+        f"{PROGRAM_SIDE}:{program.port}"
+    }
+
+
+def test_its_name_is_announced_there(program: Run, data_dir: Path) -> None:
+    log = data_dir / "logs" / "office-chat.log"
+    settled(lambda: f"announced as office-chat.local for {PROGRAM_SIDE}" in log.read_text(encoding="utf-8"), True)
+
+
+def test_its_admin_logs_in_from_there(program: Run, other_computer: sync_api.BrowserContext) -> None:
+    page = other_computer.new_page()
+    url = f"http://{PROGRAM_SIDE}:{program.port}"
+    page.goto(f"{url}/admin/login?next=/admin/status")
+    page.fill("#password", ADMIN_PASSWORD)
+    page.press("#password", "Enter")
+    page.wait_for_url("**/admin/status")
+    assert "access" in page.content()
