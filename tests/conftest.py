@@ -7,8 +7,12 @@ import os
 import shutil
 from pathlib import Path
 
+import hypothesis
 import pytest
 
+# How long an example takes says how busy the computer is, no more.
+hypothesis.settings.register_profile("any-speed", deadline=None)
+hypothesis.settings.load_profile("any-speed")
 ROOT = Path(__file__).resolve().parent.parent
 MARKED_FOLDERS = ("model", "browser", "stress")
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome")
