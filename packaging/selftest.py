@@ -239,7 +239,7 @@ class SelfTest:
         places: list[Path] = []
         for missing in (False, False, True):
             if missing:
-                next(iter(places[0].rglob("theme*.py"))).unlink()
+                next(places[0].rglob("icon.png")).unlink()
             run = Run([program], self.data_dir(), env={"HOME": str(home)})
             self._runs.append(run)
             run.wait_ready()
