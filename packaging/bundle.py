@@ -143,13 +143,14 @@ def _add(target: Path, entries: Iterable[tuple[Path, str]]) -> None:
 def write_one_file(script: Path, folder: Path, target: Path, more: Iterable[tuple[Path, str]] = ()) -> None:
     """A shell script with the packed folder behind it: see one_file.sh."""
     entries = [(path, path.relative_to(folder).as_posix()) for path in files_of(folder)] + list(more)
-    payload = target.with_suffix(".payload")
+    payload, listed = target.with_suffix(".payload"), target.with_suffix(".files")
+    listed.write_text("".join(f"{name}\n" for _, name in entries), encoding="utf-8")
     with (
         payload.open("wb") as file,
         gzip.GzipFile("", "wb", 6, file, mtime=0) as packed_file,
         tarfile.open(fileobj=packed_file, mode="w") as archive,
     ):
-        for path, name in entries:
+        for path, name in [*entries, (listed, "files.txt")]:
             info = archive.gettarinfo(str(path), name)
             info.uid = info.gid = 0
             info.uname = info.gname = ""
@@ -158,13 +159,14 @@ def write_one_file(script: Path, folder: Path, target: Path, more: Iterable[tupl
             with path.open("rb") as source:
                 archive.addfile(info, source)
     text = script.read_text(encoding="utf-8")
-    filled = {"@NAME@": sha256(payload)[:16], "@N_FILES@": str(len(entries)), "@FIRST_LINE@": str(text.count("\n") + 1)}
+    filled = {"@NAME@": sha256(payload)[:16], "@FIRST_LINE@": str(text.count("\n") + 1)}
     for blank, value in filled.items():
         text = text.replace(blank, value)
     with target.open("wb") as whole, payload.open("rb") as packed:
         whole.write(text.encode())
         shutil.copyfileobj(packed, whole, 2**20)
     payload.unlink()
+    listed.unlink()
     target.chmod(0o755)
 
 

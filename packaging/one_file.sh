@@ -5,7 +5,6 @@ set -eu
 PATH=${PATH:-/usr/local/bin:/usr/bin:/bin}
 export PATH
 name=@NAME@
-n_files=@N_FILES@
 first_line=@FIRST_LINE@
 
 if [ -n "${XDG_DATA_HOME:-}" ]; then
@@ -16,7 +15,10 @@ fi
 folder=$place/$name
 
 is_whole() {
-    [ -x "$1/office-chat" ] && [ "$(find "$1" -type f | wc -l)" -ge "$n_files" ]
+    [ -x "$1/office-chat" ] && [ -f "$1/files.txt" ] && (
+        cd "$1"
+        while IFS= read -r file; do [ -e "$file" ] || exit 1; done <files.txt
+    )
 }
 
 if ! is_whole "$folder"; then

@@ -152,6 +152,7 @@ def test_one_file_unpacks_once_and_again_what_is_missing(one_file, tmp_path):
     assert first.stdout == f"runs in {place}/office-chat with --port 1 2\n"
     assert "unpacking" in first.stderr
     assert run_one_file(one_file, {"HOME": str(home)}).stderr == ""
+    (place / "models" / "own.gguf").touch()  # what people put there does not stand in for what is missing
     (place / "models" / "big.gguf").unlink()
     assert "unpacking" in run_one_file(one_file, {"HOME": str(home)}).stderr
     assert (place / "models" / "big.gguf").exists()
