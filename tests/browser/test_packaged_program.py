@@ -47,8 +47,8 @@ def networks() -> Iterator[tuple[str, str]]:
     try:
         if any(ip("netns", "add", name) for name in names):
             pytest.skip("this machine gives no network namespaces")
-        assert ip("-n", names[0], "link", "add", "a", "type", "veth", "peer", "name", "b", "netns", names[1]) == 0
-        for name, link, address in zip(names, ("a", "b"), (PROGRAM_SIDE, BROWSER_SIDE), strict=True):
+        assert ip("-n", names[0], "link", "add", "lan0", "type", "veth", "peer", "name", "lan1", "netns", names[1]) == 0
+        for name, link, address in zip(names, ("lan0", "lan1"), (PROGRAM_SIDE, BROWSER_SIDE), strict=True):
             ip("-n", name, "addr", "add", f"{address}/30", "dev", link)
             ip("-n", name, "link", "set", link, "up")
             ip("-n", name, "link", "set", "lo", "up")
