@@ -33,6 +33,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         folder = item.path.relative_to(ROOT / "tests").parts[0]
         if folder in MARKED_FOLDERS:
             item.add_marker(folder)
+        if folder == "browser":  # a busy computer can be too slow for a person once, not twice; -raR shows it
+            item.add_marker(pytest.mark.flaky(reruns=1))
 
 
 @pytest.fixture(scope="session")
