@@ -30,7 +30,11 @@ def test_after_a_kill_the_next_start_is_a_first_one(start):
 
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="no such signal here")
 def test_a_closed_terminal_is_a_drain(start):
-    program = start().wait_ready()
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup a program inherits that it is deaf to it
+    try:
+        program = start().wait_ready()
+    finally:
+        signal.signal(signal.SIGHUP, before)
     engine = program.engine_pid()
     program.process.send_signal(signal.SIGHUP)
     assert program.process.wait(15) == 0
