@@ -70,7 +70,7 @@ class Chat:
 
     def wait_writing_text(self) -> None:
         """Until the first words of the running answer are there."""
-        self.page.wait_for_selector("#live p")
+        self.page.wait_for_selector("#live :is(p, li)")
 
     def state(self) -> str:
         return str(self.page.evaluate("document.documentElement.dataset.chat"))

@@ -28,9 +28,10 @@ def test_it_knows_the_capital_of_france(model_app: Program, visit: Visit) -> Non
 def test_case_41_an_answer_without_end_is_stopped_by_hand_and_delays_nobody(
     programs: Programs, starter_model: Path, visit: Visit
 ) -> None:
-    app = programs.get(backend="llama", model=starter_model, temperature=0, max_answer_tokens=512)
+    more = {"max_context_tokens": 2048, "max_answer_tokens": 1024}
+    app = programs.get(backend="llama", model=starter_model, temperature=0, **more)
     endless, other = visit(app), visit(app)
-    endless.send("Count from 1 to 1000, one number in a line.")
+    endless.send("Write a very long story about a cat and a dog who travel around the world.")
     endless.wait_writing_text()
     assert "Paris" in other.ask("What is the capital of France? One word.")
     endless.click("stop")
