@@ -230,10 +230,11 @@ async def _announce(appliance: Appliance, began: float) -> None:
         loading.cancel()
     _log.info("ready after %.1f s: %s, %s slots", time.monotonic() - began, info.model_name, info.n_slots)
     _log.info("version %s; llama.cpp uses %s", __version__, info.instructions or "nothing")
-    _say_addresses(await asyncio.to_thread(appliance.door.look), info, is_first_run=appliance.is_first_run)
+    view = await asyncio.to_thread(appliance.door.look)
+    _say_addresses(view, info, is_first_run=appliance.is_first_run)
     if appliance.settings.open_browser and RESTARTED not in os.environ:
         page = FIRST_RUN if appliance.is_first_run else ""
-        await asyncio.to_thread(_open_browser, appliance.door.look().own_url + page)
+        await asyncio.to_thread(_open_browser, view.own_url + page)
     await _show_work(appliance)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import gradio as gr
@@ -13,10 +12,8 @@ from appliance.desk import NothingThere, SessionLine, WrongPassword
 from appliance.errors import Busy, SettingsError, TooFast
 from appliance.passwords import MAX_CHARS, MIN_CHARS, PasswordError, Role
 from ui.admin_messages import span_of
-from ui.admin_section import Place, Problem, said
+from ui.admin_section import Place, Problem, Shown, said
 from ui.admin_settings import problem_of
-
-Shown = Sequence[Any]
 
 
 def build(place: Place) -> None:

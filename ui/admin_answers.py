@@ -6,7 +6,6 @@ carries the file's revision along in a hidden field, so that of two admins the s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -18,12 +17,10 @@ from appliance.desk import NothingThere
 from appliance.errors import ChangedMeanwhile
 from appliance.owner_file import BadRules
 from appliance.rule_edits import Rule, rules_in
-from ui.admin_section import Place, Problem, said
+from ui.admin_section import Place, Problem, Shown, said
 
 NEW: Final = "new"
 _MAX_TITLE: Final = 70
-
-Shown = Sequence[Any]
 
 
 def build(place: Place) -> None:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
-from typing import Any, Final
+from typing import Final
 
 import gradio as gr
 
 from appliance.settings import Settings
-from ui.admin_section import Place, Problem, said, words
+from ui.admin_section import Place, Problem, Shown, said, words
 from ui.setting_words import name_of
 
 LOG_EVERY_S: Final = 5.0
 N_LINES: Final = 200
 _PROBLEMS: Final = (" WARNING ", " ERROR ", " CRITICAL ")
-
-Shown = Sequence[Any]
 
 
 def build(place: Place) -> None:

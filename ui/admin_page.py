@@ -31,7 +31,7 @@ from ui import (
 from ui.admin_messages import SENTENCES, tell
 from ui.admin_section import Place, words
 from ui.first_run import PATH as FIRST_RUN
-from ui.interface import asset
+from ui.interface import NOTHING_ELSE, asset
 from ui.messages import LANGUAGES, Language, language_of
 from ui.page_gate import PageEvents, PageGate
 from ui.session_link import SessionLink
@@ -133,14 +133,7 @@ class AdminPages:
             app,
             demo,
             path=f"/{language}",
-            footer_links=[],
-            run_history=False,
-            show_error=False,
-            ssr_mode=False,
-            enable_monitoring=False,
-            mcp_server=False,
-            pwa=False,
-            max_file_size=1,
+            **NOTHING_ELSE,
             theme=make_theme(),
             head=_head_html(language),
             app_kwargs={"openapi_url": None, "docs_url": None, "redoc_url": None, "middleware": [gate]},

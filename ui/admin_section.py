@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-Handler = Callable[..., Awaitable[Sequence[Any]]]
+Shown = Sequence[Any]
+"""The new values of a handler's outputs, in order."""
+Handler = Callable[..., Awaitable[Shown]]
 """Takes the texts of its inputs; gives the new values of its outputs, in order."""
 
 

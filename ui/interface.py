@@ -37,6 +37,18 @@ STYLES: Final = ("page.css", "history.css")
 SCRIPTS: Final = ("browser.js", "page.js", "turns.js", "history.js")
 """In this order: the first says so where a browser is too old for the others, which are built on page.js."""
 
+NOTHING_ELSE: Final[dict[str, Any]] = {
+    "footer_links": [],
+    "run_history": False,
+    "show_error": False,
+    "ssr_mode": False,
+    "enable_monitoring": False,
+    "mcp_server": False,
+    "pwa": False,
+    "max_file_size": 1,
+}
+"""What a page of ours is mounted with: none of what Gradio offers beside the page itself."""
+
 
 @dataclass(frozen=True)
 class Page:
@@ -90,14 +102,7 @@ def mount(app: FastAPI, built: Page, settings: Settings, persons: Persons) -> Fa
         app,
         built.demo,
         path="/",
-        footer_links=[],
-        run_history=False,
-        show_error=False,
-        ssr_mode=False,
-        enable_monitoring=False,
-        mcp_server=False,
-        pwa=False,
-        max_file_size=1,
+        **NOTHING_ELSE,
         favicon_path=str(ASSETS / "icon.png"),
         theme=make_theme(),
         head=head_html(settings, built.built, built.run),

@@ -7,17 +7,26 @@ from dataclasses import replace
 
 import pytest
 
-from appliance.engine.client import EngineState
+from appliance.engine.client import EngineClient, EngineState
 from appliance.engine.config import EngineConfig
-from appliance.engine.request import FinishReason, Message, Request
+from appliance.engine.request import EngineInfo, FinishReason, Message, Request
 from appliance.errors import EngineFailed, ModelFileError, NotReady
-from tests.unit.engine.test_client import LONG, SLOW, VERY_LONG, ended, engine, kill
+from tests.unit.engine.test_client import LONG, SLOW, VERY_LONG, Asker, Reader, ended, engine, kill
 from tests.unit.engine.waiting import engine_pids, until
 
 
 def other(**changes: object) -> EngineConfig:
     """An engine that can be told from the first one by its number of slots."""
     return EngineConfig(**({"backend": "echo", "echo_step_s": 0.01, "n_slots": 5} | changes))  # type: ignore[arg-type]
+
+
+async def switching_behind_an_answer(client: EngineClient, asker: Asker) -> tuple[Reader, asyncio.Task[EngineInfo]]:
+    """A long answer that is being written, and the change that waits for its end."""
+    running = asker.ask(VERY_LONG)
+    await running.started.wait()
+    switching = asyncio.create_task(client.switch(other()))
+    await until(lambda: client.state is EngineState.SWITCHING)
+    return running, switching
 
 
 async def test_running_answers_end_and_new_ones_are_the_new_engines():
@@ -86,10 +95,7 @@ async def test_an_engine_that_ends_while_it_loads_goes_back_too(starter_model):
 async def test_what_waits_can_be_stopped_and_so_can_what_runs():
     async with engine(**SLOW) as (client, asker):
         await client.wait_ready()
-        running = asker.ask(VERY_LONG)
-        await running.started.wait()
-        switching = asyncio.create_task(client.switch(other()))
-        await until(lambda: client.state is EngineState.SWITCHING)
+        running, switching = await switching_behind_an_answer(client, asker)
         late = asker.ask("late")
         late.stream.abort()
         await ended(late)
@@ -103,10 +109,7 @@ async def test_what_waits_can_be_stopped_and_so_can_what_runs():
 async def test_one_change_at_a_time():
     async with engine(**SLOW) as (client, asker):
         await client.wait_ready()
-        running = asker.ask(VERY_LONG)
-        await running.started.wait()
-        switching = asyncio.create_task(client.switch(other()))
-        await until(lambda: client.state is EngineState.SWITCHING)
+        running, switching = await switching_behind_an_answer(client, asker)
         with pytest.raises(NotReady):
             await client.switch(other())
         running.stream.abort()
@@ -116,10 +119,7 @@ async def test_one_change_at_a_time():
 async def test_an_engine_that_dies_before_the_change_stays_the_engine():
     async with engine(**SLOW) as (client, asker):
         first = await client.wait_ready()
-        running = asker.ask(VERY_LONG)
-        await running.started.wait()
-        switching = asyncio.create_task(client.switch(other()))
-        await until(lambda: client.state is EngineState.SWITCHING)
+        running, switching = await switching_behind_an_answer(client, asker)
         kill(client)
         with pytest.raises(NotReady):
             await asyncio.wait_for(switching, 20)
@@ -132,10 +132,7 @@ async def test_an_engine_that_dies_before_the_change_stays_the_engine():
 async def test_closing_ends_a_change_that_is_on_its_way():
     async with engine(**SLOW) as (client, asker):
         await client.wait_ready()
-        running = asker.ask(VERY_LONG)
-        await running.started.wait()
-        switching = asyncio.create_task(client.switch(other()))
-        await until(lambda: client.state is EngineState.SWITCHING)
+        running, switching = await switching_behind_an_answer(client, asker)
         await client.close()
         with pytest.raises(NotReady):
             await asyncio.wait_for(switching, 5)
