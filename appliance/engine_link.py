@@ -38,7 +38,7 @@ class Engine(Protocol):
 
     @property
     def running(self) -> Sequence[Running]:
-        """How far the answers are that hold a slot."""
+        """How far the answers are that hold a slot, or were asked for just now: there may be more than slots."""
 
     @property
     def n_decoded_total(self) -> int:

@@ -1,8 +1,8 @@
 """How long somebody waits, from what this PC was measured to do. Pure: no clock, no input or output, times in seconds.
 
 Two things are learned: how many tokens answers have, and how long a slot is held for each token of them while so and so
-many slots are held (reading the prompts included). What a running answer still needs is drawn from the lengths of those
-that were longer than it is; the line is then played forward, slot by slot.
+many slots are held (reading the prompts and handing on the slots included). What a running answer still needs is drawn
+from the lengths of those that were longer than it is; the line is then played forward, slot by slot.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _N_LENGTHS = 200
 """Answers whose length is remembered."""
 _PRIOR = (0.15, 0.3, 0.45, 0.6, 0.8, 1.0)
 """Before there are any: shares of the longest answer, counted as so many answers."""
-_PRIOR_SLOT_S = 0.13
-"""Before anything was measured: a slot is held so long for each token (0.5B model, two old cores, all slots held)."""
-_FADING = 0.97
+_PRIOR_SLOT_S, _PRIOR_SLOTS = 0.13, 16
+"""Before anything was measured: a slot is held so long for each token while so many are (0.5B model, two old cores)."""
+_FADING = 0.975
 """What an earlier measurement of the speed counts against the next one."""
 _MORE_SLOTS = 0.7
 """From n to m held slots each token takes about (m / n) to this power longer: a batch shares the reading of weights."""
@@ -60,7 +60,7 @@ class Forecast:
         """Seconds a slot is held for each token while `n_held` are."""
         measured = [n for n, (_, n_tokens) in self._speed.items() if n_tokens >= 1]
         if not measured:
-            return float(_PRIOR_SLOT_S * (n_held / self._n_slots) ** _MORE_SLOTS)
+            return float(_PRIOR_SLOT_S * (n_held / _PRIOR_SLOTS) ** _MORE_SLOTS)
         nearest = min(measured, key=lambda n: abs(n - n_held))
         slot_s, n_tokens = self._speed[nearest]
         return float(slot_s / n_tokens * (n_held / nearest) ** _MORE_SLOTS)
@@ -80,9 +80,10 @@ class Forecast:
 
     def _play(self, running: Sequence[Running], n: int, first: int, longest: int, shift: float) -> list[float]:
         slot_s = self.slot_s(self._n_slots)
-        ends = [self._rest(answer.n_decoded, _share(answer.number, shift)) * slot_s for answer in running]
-        ends += [0.0] * (self._n_slots - len(ends))
-        heapq.heapify(ends)
+        ends = [0.0] * self._n_slots
+        for answer in running:
+            rest = self._rest(answer.n_decoded, _share(answer.number, shift))
+            heapq.heapreplace(ends, ends[0] + rest * slot_s)
         times = []
         for number in range(first, first + n):
             times.append(ends[0])

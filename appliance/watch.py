@@ -58,7 +58,7 @@ class Watch:
         self._began_at = clock()
         self.run = secrets.token_hex(4)
         """Names this run of the program: a page that was loaded from an earlier one loads itself again."""
-        self._n_running, self._n_decoded, self._looked_at = 0, 0, self._began_at
+        self._n_held, self._n_decoded, self._looked_at = 0, 0, self._began_at
         self._forecast = Forecast(settings.max_batch_size, settings.max_answer_tokens)
         self.pressure = Pressure(
             settings.pressure_waits_s,
@@ -106,10 +106,12 @@ class Watch:
     def tick(self) -> None:
         """Twice a second while the program runs."""
         now = self._clock()
-        n_running, n_decoded = self._engine.n_running, self._engine.n_decoded_total
-        if n_running == self._n_running:
-            self._forecast.note_speed(n_running, n_decoded - self._n_decoded, now - self._looked_at)
-        self._n_running, self._n_decoded, self._looked_at = n_running, n_decoded, now
+        n_decoded = self._engine.n_decoded_total
+        # While a line waits, every slot is held: what goes by between two answers is time that those in line wait.
+        n_held = self._settings.max_batch_size if self._waiting() else self._engine.n_running
+        if n_held == self._n_held:
+            self._forecast.note_speed(n_held, n_decoded - self._n_decoded, now - self._looked_at)
+        self._n_held, self._n_decoded, self._looked_at = n_held, n_decoded, now
         self.metrics.tick(n_decoded)
         self.pressure.tick()
 

@@ -118,9 +118,9 @@ class EngineClient:
 
     @property
     def running(self) -> list[Running]:
-        """The answers that hold a slot."""
-        known = (stream for stream in self._streams.values() if stream.is_known and stream.ahead is None)
-        return [Running(stream.number, stream.n_decoded) for stream in known]
+        """The answers that hold a slot, or are asked for and not yet said to wait."""
+        streams = (stream for stream in self._streams.values() if stream.ahead is None or not stream.is_known)
+        return [Running(stream.number, stream.n_decoded) for stream in streams]
 
     def spawn(self) -> None:
         """Start the process; before any event loop runs, so that it loads beside slow imports."""

@@ -152,3 +152,11 @@ def test_a_pause_without_tokens_and_an_idle_engine_do_no_harm():
     forecast.note_speed(1, 0, 10.0)
     forecast.note_speed(1, 5, 0.0)
     assert forecast.slot_s(1) > 0
+
+
+def test_what_was_asked_for_just_now_comes_before_the_line():
+    forecast = Forecast(2, 100)
+    for _ in range(200):
+        forecast.note_answer(10, 0.1)
+    forecast.note_speed(2, 20, 1.0)
+    assert forecast.turns([Running(number, 0) for number in range(1, 5)], 1) == [pytest.approx(20 * 0.1)]

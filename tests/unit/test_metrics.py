@@ -153,3 +153,17 @@ def test_only_what_the_engine_did_wrong_is_pressure(clock, code, counts):
         clock.now += 0.5
         watch.tick()
     assert (watch.pressure.rung > 0) is counts
+
+
+def test_while_a_line_waits_the_time_between_two_answers_counts_into_the_promise(clock):
+    engine = ScriptedEngine()
+    watch = Watch(House(), engine, Settings(max_batch_size=2, max_answer_tokens=100), clock)
+    for _ in range(200):
+        engine.on_finished(Finished(FinishReason.STOP, 100, 0, 20))
+    for tick in range(200):
+        engine.n_running = 1 + tick % 2
+        engine.n_decoded_total += 10
+        clock.now += 0.5
+        watch.tick()
+    ten_more_s = watch.pressure.wait_s(20) - watch.pressure.wait_s(10)
+    assert ten_more_s == pytest.approx(10, rel=0.05)

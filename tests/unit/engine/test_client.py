@@ -189,7 +189,8 @@ async def test_what_runs_and_waits_is_counted():
     async with engine(n_slots=2) as (client, asker):
         await client.wait_ready()
         readers = [asker.ask(LONG[:100]) for _ in range(5)]
-        await until(lambda: client.n_running == 2 and client.n_waiting == 3)
+        assert len(client.running) == 5, "what is on its way to the engine counts"
+        await until(lambda: client.n_running == len(client.running) == 2 and client.n_waiting == 3)
         await ended(*readers)
         await until(lambda: client.n_running == client.n_waiting == 0)
 
