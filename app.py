@@ -102,7 +102,7 @@ def run_alone(settings: Settings, sources: Sources, paths: Paths, began: float, 
     write_when_it_crashes(paths.logs, _say_crashed)
     appliance = Appliance(settings, paths, sources)
     with appliance.door.open() as sock:
-        claimed.publish(appliance.door.look().own_url)
+        claimed.publish(appliance.door.own_url)
         appliance.spawn()
         try:
             _say_in_both("console_starting")
@@ -156,7 +156,7 @@ def build_page(appliance: Appliance, paths: Paths) -> tuple[FastAPI, Page]:
         make_page_router(chat, persons, settings),
         make_login_router(appliance.access, limits, language),
         make_first_run_router(house_of(appliance)),
-        make_upload_router(appliance.models, settings.language),
+        make_upload_router(appliance.models, language),
     ]
     app = make_app(routers, persons, appliance.access, in_both)
     admin_page.mount(app, appliance, language)

@@ -10,8 +10,8 @@ COMFORTABLE_PER_S: Final = 4.0
 """Tokens a second for each reader: about as fast as one reads."""
 COMFORTABLE_TTFT_S: Final = 3.0
 """How long nine of ten may wait for the first word."""
-_PROMPT_TOKENS: Final = 40
-"""What is to be read of a usual question before its answer can begin."""
+_PROMPT_TOKENS, _ANSWER_TOKENS = 40, 100
+"""What is to be read of a usual question before its answer can begin, and how long that is."""
 
 
 @dataclass(frozen=True)
@@ -26,14 +26,30 @@ class Speed:
     """Read of questions."""
 
     def each(self, n_people: int, n_slots: int) -> float:
-        """What each of so many gets at once: together they get more than one does, by a power of their number."""
-        if n_slots <= 1 or n_people <= 1:
-            return self.one / max(1, n_people)
-        growth = math.log(max(self.many / self.one, 1.0)) / math.log(n_slots)
-        return float(self.one * min(n_people, n_slots) ** growth / n_people)
+        """What each of so many reads a second: others' answers are written and others' questions read meanwhile."""
+        return _ANSWER_TOKENS / self._answer_s(n_people, n_slots)
+
+    def first_word_s(self, n_people: int, n_slots: int) -> float:
+        """Until nine of ten see a first word: their own question, and some of the others' before it."""
+        others = self._others_s(n_people) / self._answer_s(n_people, n_slots)
+        return _PROMPT_TOKENS / self.prefill * (1 + 2 * others / (1 - others))
 
     def comfortable(self, n_slots: int) -> int:
         """The most people who can ask at once and all be served comfortably; never more than there are slots."""
-        together = int(COMFORTABLE_TTFT_S * self.prefill / _PROMPT_TOKENS)
-        able = [n for n in range(1, n_slots + 1) if self.each(n, n_slots) >= COMFORTABLE_PER_S and n <= together]
+        able = [
+            n
+            for n in range(1, n_slots + 1)
+            if self.each(n, n_slots) >= COMFORTABLE_PER_S and self.first_word_s(n, n_slots) < COMFORTABLE_TTFT_S
+        ]
         return max(able, default=0)
+
+    def _answer_s(self, n_people: int, n_slots: int) -> float:
+        """From the first to the last word of an answer while everybody asks again and again."""
+        # Written together they are faster than one alone, by a power of their number.
+        growth = math.log(max(self.many / self.one, 1.0)) / math.log(n_slots) if n_slots > 1 else 0.0
+        all_per_s = self.one * min(n_people, n_slots) ** growth
+        return _ANSWER_TOKENS * n_people / all_per_s + self._others_s(n_people)
+
+    def _others_s(self, n_people: int) -> float:
+        """Of that time, what goes to reading the others' next questions: one each."""
+        return (n_people - 1) * _PROMPT_TOKENS / self.prefill

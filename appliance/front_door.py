@@ -92,6 +92,11 @@ class FrontDoor:
         return not (self._host.startswith("127.") or self._host in ("::1", "localhost"))
 
     @property
+    def own_url(self) -> str:
+        """For this PC, once the door is open."""
+        return self._url("127.0.0.1" if self._host in _EVERYWHERE else self._host)
+
+    @property
     def local_name(self) -> str:
         """The name announced now; "" for none."""
         return self._local_name.name if self._local_name is not None else ""
@@ -104,7 +109,7 @@ class FrontDoor:
         """
         sock = bind(self._host, self.port) if self.port else self._bind_free()
         self.port = int(sock.getsockname()[1])
-        self._at_start = self.look().url
+        self._at_start = next(iter(self._urls()[0]), "")
         self._remember(self._at_start or self._before)
         return sock
 
@@ -126,7 +131,7 @@ class FrontDoor:
         outdated = [old for old in (self._at_start, self._before) if old and known and old not in known]
         name = self.local_name
         return DoorView(
-            own_url=self._url("127.0.0.1" if self._host in _EVERYWHERE else self._host),
+            own_url=self.own_url,
             urls=urls,
             virtual_urls=virtual,
             name_url=self._url(name) if name else "",

@@ -13,6 +13,7 @@ from appliance.block_list import BlockList
 from appliance.chat import ChatService
 from appliance.desk import Desk
 from appliance.engine.client import EngineClient
+from appliance.engine.config import EngineConfig
 from appliance.engine.cpu import thread_count
 from appliance.engine.request import EngineInfo
 from appliance.errors import StartFailed
@@ -32,6 +33,7 @@ from appliance.settings import Settings
 from appliance.settings_files import Sources
 from appliance.settings_store import SettingsStore
 from appliance.tuning.choices import Choices, tuned_file
+from appliance.tuning.threads import with_threads
 
 _log = logging.getLogger(__name__)
 
@@ -56,7 +58,7 @@ class Appliance:
             self.model_source = find_model(settings.model, paths.models, paths.model_choice)
             Choices(paths.tuned).sweep()
             self.model_path = _form_to_load(self.model_source, settings, paths)
-        self.engine = EngineClient(settings.engine_config(self.model_path, paths.parked))
+        self.engine = EngineClient(self._engine_config(self.model_path))
         self.chat = ChatService(self.engine, settings, known=_known(settings, paths))
         self.engine.on_new_model = self.chat.model_changed
         secret = load_secret(paths.secret)
@@ -99,7 +101,7 @@ class Appliance:
         Raises as EngineClient.switch does; then the present one goes on.
         """
         file = await asyncio.to_thread(_form_to_load, source, self.settings, self._paths)
-        info = await self.engine.switch(self.settings.engine_config(file, self._paths.parked))
+        info = await self.engine.switch(self._engine_config(file))
         self.model_source, self.model_path = source, file
         return info
 
@@ -128,6 +130,9 @@ class Appliance:
         await self.desk.close()
         await self.chat.close()
         await self.engine.close()
+
+    def _engine_config(self, file: Path | None) -> EngineConfig:
+        return with_threads(self.settings.engine_config(file, self._paths.parked), self._paths.tuned)
 
     def _present_source(self) -> Path | None:
         return self.model_source
@@ -165,7 +170,7 @@ def _local_time() -> datetime:
 
 def _form_to_load(source: Path, settings: Settings, paths: Paths) -> Path:
     """The model's file, or the form of it that was tuned for this CPU."""
-    n_threads = thread_count(settings.engine_config(source))
+    n_threads = thread_count(with_threads(settings.engine_config(source), paths.tuned))
     return tuned_file(source, paths.tuned, n_threads, settings.tuning_max_kl) or source
 
 

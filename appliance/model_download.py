@@ -23,8 +23,10 @@ _log = logging.getLogger(__name__)
 _LOOK_S: Final = 0.2
 _BEGIN_S: Final = 30.0
 """How long a busy PC may take to start the process."""
-_ANSWER_S: Final = 4.0
-"""How long the hub may take to answer. The library's own limit leaves out looking up its name."""
+_SENTENCE_S: Final = 4.6
+"""After that the owner is told that nobody answers. The library's own limit leaves out looking up the hub's name."""
+_LEAST_S: Final = 2.5
+"""So long the hub has to answer, however late a busy PC came to ask."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,8 @@ class ModelDownload:
             ours.close()
 
     def _listen(self, connection: Connection, sentinel: int) -> Path:
-        until_s: float | None = time.monotonic() + _BEGIN_S
+        began_s = time.monotonic()
+        until_s: float | None = began_s + _BEGIN_S
         part: Path | None = None
         while True:
             ready = multiprocessing.connection.wait([connection, sentinel], timeout=_LOOK_S)
@@ -159,7 +162,7 @@ class ModelDownload:
                 continue
             match _next(connection):
                 case Asking():
-                    until_s = time.monotonic() + _ANSWER_S
+                    until_s = _answer_by(began_s, time.monotonic())
                 case Loading(part=part, size_bytes=size):
                     until_s = None
                     self.state = replace(self.state, phase="loading", size_bytes=size)
@@ -171,6 +174,11 @@ class ModelDownload:
                     raise DownloadFailed(code, values)
                 case None:
                     raise DownloadFailed("broken")
+
+
+def _answer_by(began_s: float, now_s: float) -> float:
+    """Until when the hub is waited for that is asked now."""
+    return max(began_s + _SENTENCE_S, now_s + _LEAST_S)
 
 
 def _next(connection: Connection) -> Told | None:

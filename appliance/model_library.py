@@ -9,8 +9,9 @@ import asyncio
 import hashlib
 import logging
 import shutil
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -27,10 +28,12 @@ from appliance.models import first_files, part_paths, starter_model, write_choic
 from appliance.paths import Paths
 from appliance.settings import Settings
 from appliance.tuning.choices import Choices
+from appliance.tuning.threads import with_threads
 
 _log = logging.getLogger(__name__)
 
 _SPARE_BYTES: Final = 200 * 2**20
+_PIECE_BYTES: Final = 2**22
 _SMALLEST, _SMALL, _MIDDLE = 3 * 10**8, 10**9, 4 * 10**9
 """Weights from which a model does for more."""
 
@@ -101,11 +104,29 @@ class ModelLibrary:
         self.download = ModelDownload(paths.models, settings.download_endpoint, settings.download_proxy)
         self.changing_to = ""
         """Name of the model that is being loaded; "" while none is."""
-        self.news = News()
+        self._news = News()
+        self._asked_at = 0.0
+        self._n_copied = self._n_to_copy = 0
         self.n_changes = 0
         """Counts what changes the list or the news, for pages that look now and then."""
         self._facts: dict[tuple[Path, int, int], ModelFacts] = {}
         self._work: set[asyncio.Task[None]] = set()
+
+    @property
+    def news(self) -> News:
+        """What became of the last thing the owner asked for; while it goes on, how far it is."""
+        so_far: dict[str, object] = {}
+        if self._news.code == "changing":
+            so_far["seconds"] = int(time.monotonic() - self._asked_at)
+        elif self._news.code == "bringing":
+            so_far["percent"] = 100 * self._n_copied // max(1, self._n_to_copy)
+        return replace(self._news, values=self._news.values | so_far)
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether something goes on that says how far it is."""
+        is_told = self._news.code in ("changing", "bringing")
+        return is_told or bool(self.changing_to) or self.download.state.is_running
 
     @property
     def is_locked(self) -> bool:
@@ -146,8 +167,9 @@ class ModelLibrary:
             raise ModelFileError(source, "does not fit on the disk", "Make room there.", "disk", values)
         drafts = [(folder / f"{part.name}.copy", folder / part.name) for part in parts]
         try:
+            self._n_to_copy = facts.size_bytes
             for part, (draft, _) in zip(parts, drafts, strict=True):
-                shutil.copyfile(part, draft)
+                self._copy_file(part, draft)
             for draft, target in reversed(drafts):  # the first part last: before it, there is no model
                 draft.replace(target)
         except OSError as error:
@@ -158,6 +180,13 @@ class ModelLibrary:
             raise ModelFileError(source, problem, "Check the disk.", "copy") from error
         _log.info("the model %s was brought in", facts.name)
         return folder / parts[0].name
+
+    def _copy_file(self, source: Path, target: Path) -> None:
+        """Raises OSError."""
+        with source.open("rb") as read, target.open("wb") as written:
+            while piece := read.read(_PIECE_BYTES):
+                written.write(piece)
+                self._n_copied += len(piece)
 
     # -- what the owner asks for: it goes on whoever leaves the page -----------------------------------------------
 
@@ -170,11 +199,13 @@ class ModelLibrary:
         elif self.changing_to:
             self._tell(News("busy", is_bad=True))
         else:
+            self._asked_at = time.monotonic()
             self._tell(News("changing", {"name": entry.name}))
             self._go_on(self._change(entry))
 
     def begin_copy(self, text: str) -> None:
         """Bring in the model at that path; how it goes is in `news`."""
+        self._n_copied = self._n_to_copy = 0
         self._tell(News("bringing"))
         self._go_on(self._copy(text))
 
@@ -213,7 +244,7 @@ class ModelLibrary:
         self._tell(News())
 
     def _tell(self, news: News) -> None:
-        self.news = news
+        self._news = news
         self.n_changes += 1
 
     def _go_on(self, work: Coroutine[Any, Any, None]) -> None:
@@ -303,7 +334,7 @@ class ModelLibrary:
 
     def _measured(self, path: Path) -> tuple[str, Speed | None]:
         """What tuning found for this file on this CPU."""
-        n_threads = thread_count(self._settings.engine_config(path))
+        n_threads = thread_count(with_threads(self._settings.engine_config(path), self._paths.tuned))
         try:
             choice = Choices(self._paths.tuned).find(path, n_threads)
             if choice is None:

@@ -10,67 +10,40 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import secrets
 import shutil
 import threading
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, NoReturn, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeVar
 
-from appliance.capacity import COMFORTABLE_PER_S, COMFORTABLE_TTFT_S
-from appliance.engine.cpu import available_ram_bytes
-from appliance.engine.request import Delta, EngineInfo, Finished, FinishReason, Message, Request
-from appliance.engine_link import Engine, Stream
+from appliance.crowd import USUAL_ANSWER_TOKENS, Crowd, Level
+from appliance.engine.cpu import available_ram_bytes, thread_count
+from appliance.engine.request import EngineInfo
+from appliance.engine_link import Engine
 from appliance.errors import ApplianceError, NotReady
 from appliance.paths import Paths
 from appliance.private_file import write_private
 from appliance.settings import Settings
+from appliance.tuning.threads import tune_threads, with_threads
 
 if TYPE_CHECKING:
     from appliance.tuning.tuner import Progress
 
 _log = logging.getLogger(__name__)
+_T = TypeVar("_T")
 
-_WARM_S: Final = 2.0
-"""Left out at the beginning of a level: they all ask at the same moment, which people do not."""
-_LEVEL_S: Final = 9.0
-_LEAST_TOKENS, _SPREAD_TOKENS = 24, 48
-"""Answers are of many lengths, or everybody would ask again at the same moment."""
-_USUAL_ANSWER_TOKENS: Final = 100
-_TUNE_S: Final = 100.0
-"""Three minutes in all: tuning may take so long, then the levels follow, five or six of them."""
+_TUNE_S: Final = 88.0
+"""Three minutes in all: tuning may take so long, then the levels follow, four to seven of them."""
 _N_ROUNDS: Final = 1
-_TUNE_SHARE: Final = 0.55
+_THREADS_SHARE, _TUNE_SHARE = 0.08, 0.55
+"""How far it is when the number of threads is known, and when the form of the model is."""
 _LOOK_S: Final = 0.5
 _PATIENCE_S: Final = 15.0
 """Who waits no longer than that for a slot counts as served with waiting."""
-_QUESTIONS: Final = (
-    "How do I write a polite reminder about invoice number {n}?",
-    "请用两句话说明会议纪要应该包含哪些内容，编号 {n}。",
-    "Give me three ideas for meeting number {n} of a small team.",
-    "请把下面这句话改得更礼貌：请尽快把第 {n} 份文件发给我。",
-    "Explain in two sentences what a purchase order with number {n} is for.",
-    "请列出整理办公室的三个步骤，第 {n} 次。",
-)
-
-
-@dataclass(frozen=True)
-class Level:
-    """So many people asking at once."""
-
-    n_people: int
-    each_per_s: float
-    """Tokens a second of the answer in the middle."""
-    slow_per_s: float
-    """Of the tenth that is slower than nine others."""
-    ttft_p90_s: float
-
-    @property
-    def is_comfortable(self) -> bool:
-        """Whether nearly everybody reads comfortably."""
-        return self.slow_per_s >= COMFORTABLE_PER_S and self.ttft_p90_s < COMFORTABLE_TTFT_S
+_NEAR: Final = 0.13
+"""Of the number of people: near enough."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +64,8 @@ class Verdict:
     free_disk_bytes: int
     at: float
     """Unix time in s."""
+    n_threads: int = 0
+    """Of the engine; 0 in a verdict of before they were kept."""
 
 
 Phase = Literal["idle", "tuning", "measuring", "done", "stopped", "failed"]
@@ -102,6 +77,8 @@ class SelfTestState:
 
     phase: Phase = "idle"
     share: float = 0.0
+    n_people: int = 0
+    """While it measures: so many ask at once just now."""
 
     @property
     def is_running(self) -> bool:
@@ -109,133 +86,42 @@ class SelfTestState:
         return self.phase in ("tuning", "measuring")
 
 
-async def find_limit(measure: Callable[[int], Awaitable[Level]], n_slots: int) -> Level:
-    """The level of the most people that is comfortable; where none is, that of one. Halves the range again and again.
+async def find_limit(measure: Callable[[int], Awaitable[Level]], n_slots: int, n_most: int) -> Level:
+    """The level of the most people that is comfortable; where none is, that of one.
+
+    Begins where every slot is at work, goes up from there or down, and halves what is left until it is near enough.
 
     Args:
         measure: measures so many people.
+        n_most: as many are let in at all.
     """
-    best = await measure(1)
-    if not best.is_comfortable or n_slots == 1:
-        return best
-    top = await measure(n_slots)
-    if top.is_comfortable:
-        return top
-    low, high = 1, n_slots
-    while high - low > max(1, n_slots // 16):
-        middle = (low + high) // 2
-        level = await measure(middle)
+    level = best = await measure(n_slots)
+    low, high = (n_slots, None) if level.is_comfortable else (0, n_slots)
+    while (n_people := _next(low, high, n_most)) is not None:
+        level = await measure(n_people)
         if level.is_comfortable:
-            best, low = level, middle
+            best, low = level, n_people
         else:
-            high = middle
+            best, high = best if low else level, n_people
     return best
 
 
-def with_waiting(level: Level) -> int:
+def _next(low: int, high: int | None, n_most: int) -> int | None:
+    """How many to try between those that are comfortable and those that are not; None when that is known."""
+    if high is None:  # nothing was too many yet
+        return min(n_most, low + max(1, low // 2)) if low < n_most else None
+    if high - low <= max(1, int(_NEAR * low)):
+        return None
+    return (low + high) // 2
+
+
+def with_waiting(level: Level, n_slots: int, n_most: int) -> int:
     """How many can ask at once when some may wait: those whom a place comes free for in time."""
     if not level.is_comfortable:
         return 1
-    answers_per_s = level.n_people * level.each_per_s / _USUAL_ANSWER_TOKENS
-    return level.n_people + int(_PATIENCE_S * answers_per_s)
-
-
-class Crowd:
-    """People who ask and ask again. Belongs to the event loop."""
-
-    def __init__(self, engine: Engine, system_prompt: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self._engine = engine
-        self._system = Message("system", system_prompt)
-        self._clock = clock
-        self._n_asked = 0
-
-    async def measure(self, n_people: int, warm_s: float = _WARM_S, level_s: float = _LEVEL_S) -> Level:
-        """So many at a time for so long. Raises ApplianceError when the engine cannot answer."""
-        began, asked = self._clock(), list[_Asked]()
-        people = {asyncio.create_task(self._person(asked)) for _ in range(n_people)}
-        try:
-            await asyncio.wait(people, timeout=warm_s + level_s, return_when=asyncio.FIRST_EXCEPTION)
-        finally:
-            for person in people:
-                person.cancel()
-            await asyncio.wait(people)
-        for error in [person.exception() for person in people if not person.cancelled()]:
-            if error is not None:
-                raise error
-        now = self._clock()
-        counted = [one for one in asked if one.asked_at >= began + warm_s and one.says_something(now)] or asked
-        rates = sorted(one.per_s for one in counted if one.per_s)
-        waits = sorted(one.ttft_s(now) for one in counted)
-        if not rates:
-            raise ApplianceError("The engine gave no answers to measure.")
-        level = Level(n_people, _share(rates, 0.5), _share(rates, 0.1), _share(waits, 0.9))
-        _log.info(
-            "self-test, %s at once: %.1f tokens/s each, the slow ones %.1f, first word %.1f s",
-            n_people,
-            level.each_per_s,
-            level.slow_per_s,
-            level.ttft_p90_s,
-        )
-        return level
-
-    async def _person(self, asked: list[_Asked]) -> NoReturn:
-        """Ask until cancelled."""
-        while True:
-            asked.append(self._ask())
-            await self._read(asked[-1])
-
-    def _ask(self) -> _Asked:
-        self._n_asked += 1
-        question = _QUESTIONS[self._n_asked % len(_QUESTIONS)].format(n=self._n_asked)
-        request = Request(
-            request_id=secrets.token_hex(12),
-            messages=(self._system, Message("user", question)),
-            max_tokens=_LEAST_TOKENS + 11 * self._n_asked % _SPREAD_TOKENS,
-            person=f"self-test {self._n_asked}",
-        )
-        return _Asked(self._engine.submit(request), self._clock())
-
-    async def _read(self, asked: _Asked) -> None:
-        try:
-            async for update in asked.stream:
-                if isinstance(update, Delta) and update.token_ids:
-                    asked.note(self._clock(), len(update.token_ids))
-                elif isinstance(update, Finished) and update.reason is FinishReason.ERROR:
-                    raise ApplianceError("The engine failed while it was measured.")
-        except asyncio.CancelledError:
-            asked.stream.abort()
-            raise
-
-
-class _Asked:
-    """One question and when its answer came."""
-
-    def __init__(self, stream: Stream, asked_at: float) -> None:
-        self.stream = stream
-        self.asked_at = asked_at
-        self.first_at = self.last_at = 0.0
-        self.n_first = self.n_tokens = 0
-
-    def note(self, now: float, n_tokens: int) -> None:
-        """So many tokens came."""
-        if not self.n_tokens:
-            self.first_at, self.n_first = now, n_tokens
-        self.last_at = now
-        self.n_tokens += n_tokens
-
-    def says_something(self, now: float) -> bool:
-        """Whether it counts: not one that was just asked when the time was up."""
-        return bool(self.first_at) or now - self.asked_at >= COMFORTABLE_TTFT_S
-
-    def ttft_s(self, now: float) -> float:
-        """From the question to the first tokens, or until now where there are none."""
-        return (self.first_at or now) - self.asked_at
-
-    @property
-    def per_s(self) -> float:
-        """Tokens a second from the first ones on; 0 for an answer too short to say."""
-        took_s = self.last_at - self.first_at
-        return (self.n_tokens - self.n_first) / took_s if took_s > 0 else 0.0
+    answers_per_s = level.all_per_s / USUAL_ANSWER_TOKENS
+    at_work = min(level.n_people, n_slots)
+    return min(n_most, max(level.n_people, at_work + int(_PATIENCE_S * answers_per_s)))
 
 
 class Bench(Protocol):
@@ -310,33 +196,46 @@ class SelfTest:
             self.state = SelfTestState("failed")
 
     async def _tune(self) -> None:
-        """Find the form of the model that is fastest here, and load it. Where that cannot be done, it is left out."""
+        """Find the number of threads and the form of the model that are fastest here, and load it so.
+
+        What cannot be done is left out.
+        """
         source = self._bench.model_source
         if source is None:
             return
         from appliance.tuning.tuner import Tuner  # here: its libraries are of no use before
 
-        settings = self._bench.settings
-        config, bound = settings.engine_config(source), settings.tuning_max_kl
-        tuner = Tuner(source, self._paths.tuned, config, bound, self._tuned_so_far, n_rounds=_N_ROUNDS)
-        running = asyncio.create_task(asyncio.to_thread(tuner.run))
-        until = time.monotonic() + _TUNE_S
+        settings, folder, until = self._bench.settings, self._paths.tuned, time.monotonic() + _TUNE_S
+        own = settings.engine_config(source)
+        n_before, over = thread_count(with_threads(own, folder)), threading.Event()
+        await self._in_time(lambda: tune_threads(own, folder, over), over.set, until)
+        self.state = SelfTestState("tuning", _THREADS_SHARE)
+        config = with_threads(own, folder)
+        tuner = Tuner(source, folder, config, settings.tuning_max_kl, self._tuned_so_far, n_rounds=_N_ROUNDS)
+        tuned = await self._in_time(tuner.run, tuner.cancel, until)
+        if thread_count(config) != n_before or (tuned is not None and tuned.file is not None):
+            await self._bench.use_model(source)
+
+    async def _in_time(self, work: Callable[[], _T], cancel: Callable[[], None], until: float) -> _T | None:
+        """`work` done in a thread; None where it failed, was stopped or took too long."""
+        running = asyncio.create_task(asyncio.to_thread(work))
         while not running.done():
             await asyncio.wait({running}, timeout=_LOOK_S)
             if self._stopped.is_set() or time.monotonic() > until:
-                tuner.cancel()
+                cancel()
         try:
-            if (await running).file is not None:
-                await self._bench.use_model(source)
-        except ApplianceError as error:
-            _log.warning("the self-test goes on without tuning: %s", error)
+            return await running
+        except (ApplianceError, OSError) as error:
+            _log.warning("the self-test goes on without this part of tuning: %s", error)
+            return None
 
     def _tuned_so_far(self, progress: Progress) -> None:
         """On the tuner's thread."""
-        self.state = SelfTestState("tuning", _TUNE_SHARE * progress.number / max(1, progress.n_steps))
+        self.state = SelfTestState(
+            "tuning", _THREADS_SHARE + (_TUNE_SHARE - _THREADS_SHARE) * progress.number / max(1, progress.n_steps)
+        )
 
     async def _measure(self) -> Verdict:
-        self.state = SelfTestState("measuring", max(self.state.share, 0.0))
         began, n_levels = self.state.share, 0
         settings, info = self._bench.settings, self._bench.engine.info
         if info is None:
@@ -345,22 +244,23 @@ class SelfTest:
 
         async def level(n_people: int) -> Level:
             nonlocal n_levels
+            self.state = SelfTestState("measuring", began + (1 - began) * n_levels / (n_levels + 2), n_people)
             n_levels += 1
-            measured = await crowd.measure(n_people)
-            self.state = SelfTestState("measuring", began + (1 - began) * n_levels / (n_levels + 2))
-            return measured
+            return await crowd.measure(n_people)
 
-        best = await find_limit(level, info.n_slots)
+        n_most = settings.n_places
+        best = await find_limit(level, info.n_slots, n_most)
         return Verdict(
             model_name=info.model_name,
             fingerprint=info.fingerprint,
             people=best.n_people if best.is_comfortable else 0,
             each_per_s=best.each_per_s,
-            with_waiting=with_waiting(best),
+            with_waiting=with_waiting(best, info.n_slots, n_most),
             ttft_p90_s=best.ttft_p90_s,
             free_memory_bytes=available_ram_bytes(),
             free_disk_bytes=shutil.disk_usage(self._paths.data_dir).free,
             at=time.time(),
+            n_threads=thread_count(with_threads(settings.engine_config(None), self._paths.tuned)),
         )
 
 
@@ -380,8 +280,3 @@ def _write_verdict(path: Path, verdict: Verdict) -> None:
         write_private(path, json.dumps(asdict(verdict), ensure_ascii=False).encode())
     except OSError as error:
         _log.warning("the self-test is not remembered (%s)", error.strerror)
-
-
-def _share(ordered: Sequence[float], share: float) -> float:
-    """The value that so large a share of them does not exceed."""
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]

@@ -189,7 +189,9 @@ class Settings(BaseModel):
         ge=0,
         le=10,
     )
-    n_threads: int = _row(0, "Threads of the engine; 0: the physical cores of this PC.", ge=0, le=256)
+    n_threads: int = _row(
+        0, "Threads of the engine; 0: what the self-test found best here, else the physical cores.", ge=0, le=256
+    )
     temperature: float | None = _row(None, "0: always the likeliest word; not set: the model's own.", ge=0, le=5)
     top_p: Share | None = _row(None, "Share of the likely words to draw from; not set: the model's own.")
     top_k: int | None = _row(None, "Likely words to draw from; 0: all; not set: the model's own.", ge=0, le=1000)

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import json
 import re
 import secrets
 import ssl
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 
@@ -111,14 +113,19 @@ class PageClient:
         await self._run("restore", [])
         return self
 
-    async def ask(self, text: str) -> Exchange:
-        """Send a message and follow the answer to its end; then the conversation is shown, as in the browser."""
+    async def ask(self, text: str, length: str = "") -> Exchange:
+        """Send a message and follow the answer to its end; then the conversation is shown, as in the browser.
+
+        `length`: what the person wishes of every answer; "" leaves it to the owner.
+        """
+        wishes = {"x-wishes": quote(json.dumps({"length": length}))} if length else {}
         sent_s = time.perf_counter()
         arrivals: list[float] = []
         failure = ""
         shown = ""
         try:
-            joined = await self._http.post("/gradio_api/queue/join", json=self._body("ask", [text]))
+            body = self._body("ask", [text])
+            joined = await self._http.post("/gradio_api/queue/join", json=body, headers=wishes)
             if joined.status_code != 200:
                 return Exchange(sent_s, (), time.perf_counter(), failure=f"HTTP {joined.status_code}")
             live = LiveText()

@@ -105,6 +105,11 @@ class Program:
         """The end of what it printed."""
         return (self._folder / "printed.txt").read_text(encoding="utf-8", errors="replace")[-2000:]
 
+    @property
+    def data_dir(self) -> Path:
+        """Where it keeps its files."""
+        return self._folder
+
     def counts(self) -> list[tuple[int, int, int]]:
         """(n_prompt, n_cached, n_decoded) of every request that is over, oldest first."""
         logs = sorted((self._folder / "logs").glob("office-chat.log*"), reverse=True)

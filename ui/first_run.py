@@ -196,7 +196,7 @@ class FirstRun:
         """Whether something is on its way that the page should look at again by itself."""
         library = self._house.library
         if step == "model":
-            return library.download.state.is_running or bool(library.changing_to)
+            return library.is_at_work
         return step == "test" and self._house.self_test.state.is_running
 
     async def _language_html(self, language: Language) -> str:

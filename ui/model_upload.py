@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from fastapi import APIRouter
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
@@ -14,14 +16,14 @@ from ui.models_section import problem_text
 from ui.session_link import LANGUAGE_HEADER
 
 
-def make_upload_router(library: ModelLibrary, preset_language: str = "auto") -> APIRouter:
-    """`PUT /admin/models/<name>`: the file itself is the body."""
+def make_upload_router(library: ModelLibrary, preset_language: Callable[[], str] = lambda: "auto") -> APIRouter:
+    """`PUT /admin/models/<name>`: the file itself is the body. `preset_language`: the setting, as it is now."""
     router = APIRouter()
 
     @router.put(UPLOADS + "{name}")
     async def take(name: str, request: Request) -> Response:
         headers = request.headers
-        language = language_of(headers.get(LANGUAGE_HEADER), headers.get("accept-language"), preset_language)
+        language = language_of(headers.get(LANGUAGE_HEADER), headers.get("accept-language"), preset_language())
         announced = headers.get("content-length", "")
         if not announced.isdecimal():
             return _said(411, say(language, "model_broken_off", file=name))

@@ -120,7 +120,7 @@ class ModelsHandlers:
         """What has changed since the page was drawn."""
         language = self._link.language(request)
         if seen == str(self._library.n_changes):
-            news = self._news(language) if self._library.download.state.is_running else gr.skip()
+            news = self._news(language) if self._library.is_at_work else gr.skip()
             return [gr.skip(), news, gr.skip(), gr.skip(), gr.skip()]
         return await self._listed(language)
 

@@ -27,7 +27,8 @@ def promise(language: Language, verdict: Verdict) -> str:
 def verdict_html(language: Language, verdict: Verdict, *, is_of_this_model: bool) -> str:
     """The promise and what belongs to it."""
     day = datetime.fromtimestamp(verdict.at).astimezone().strftime("%Y-%m-%d")
-    lines = [say(language, "test_of", model=verdict.model_name, day=day)]
+    key = "test_of_threads" if verdict.n_threads else "test_of"
+    lines = [say(language, key, model=verdict.model_name, day=day, threads=verdict.n_threads)]
     if not is_of_this_model:
         lines.append(say(language, "test_outdated"))
     memory, disk = size_text(verdict.free_memory_bytes), size_text(verdict.free_disk_bytes)
@@ -44,7 +45,8 @@ def state_html(language: Language, state: SelfTestState) -> str:
     """How far it is; "" when nothing runs and nothing went wrong."""
     if state.is_running:
         label = escape(say(language, f"test_{state.phase}"))
-        return f'<p>{label}</p><progress value="{state.share:.2f}" max="1" aria-label="{label}"></progress>'
+        tried = escape(say(language, "test_trying", n_people=state.n_people)) if state.n_people else ""
+        return f'<p>{label} {tried}</p><progress value="{state.share:.2f}" max="1" aria-label="{label}"></progress>'
     if state.phase in ("stopped", "failed"):
         return f'<p role="alert">{escape(say(language, f"test_{state.phase}"))}</p>'
     return ""

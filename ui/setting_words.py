@@ -152,7 +152,7 @@ _WORDS: Final[dict[str, tuple[str, str, str]]] = {
     "parked_disk_mb": ("Disk space for that", "所用磁盘空间", "内存之外使用的磁盘空间；0：不使用。"),
     "mlock": ("Never swap the model out", "模型常驻内存", "模型始终留在内存中。"),
     "tuning_max_kl": ("What tuning may lose", "调优允许的损失", "与模型原文件的平均 KL 散度。"),
-    "n_threads": ("Threads", "线程数", "引擎的线程数；0：这台电脑的物理核心数。"),
+    "n_threads": ("Threads", "线程数", "引擎的线程数；0：自检测得的最佳值，未自检时为物理核心数。"),
     "engine_cores": ("Cores of the engine", "引擎使用的核心", "例如 0,2-3；留空：全部。"),
     "engine_priority": ("Priority", "优先级", "realtime 需要 engine_cores 为其他程序留下一个核心。"),
     "yield_to_others": ("Step back for other programs", "为其他程序让路", "这台电脑上其他程序忙碌时，引擎让出处理器。"),

@@ -35,7 +35,7 @@ FIRST_RUN: Final = {
         "first_model_stop": "Stop the download",
         "first_model_more": "A file from a memory stick, or one sent by the browser: on the admin page.",
         "first_test": "Self-test",
-        "first_test_detail": "For up to three minutes this PC tunes the model for its processor and measures "
+        "first_test_detail": "For up to three minutes this PC tunes model and threads for its processor and measures "
         "how many people it serves comfortably. It is best while nobody chats.",
         "first_test_tune": "Tune the model first (recommended; up to two of the three minutes)",
         "first_test_begin": "Begin",
@@ -44,6 +44,7 @@ FIRST_RUN: Final = {
         "first_hand_out": "Hand out this address",
         "test_tuning": "Tuning the model for this PC…",
         "test_measuring": "Measuring how many people can ask at once…",
+        "test_trying": "Now {n_people} at once.",
         "test_stopped": "The self-test was stopped.",
         "test_failed": "The self-test could not be done; the log says why.",
         "test_promise": "Comfortable for {people} people at once, about {speed} words a second each; "
@@ -52,6 +53,7 @@ FIRST_RUN: Final = {
         "test_nobody": "Too slow with this model: about {speed} words a second for a single person. "
         "A smaller model helps.",
         "test_of": "Measured with {model} on {day}.",
+        "test_of_threads": "Measured with {model} on {day}; threads of the processor in use: {threads}.",
         "test_outdated": "Another model answers now: please test again.",
         "test_room": "Free: {memory} of memory, {disk} of disk.",
         "test_little_memory": "That is little memory: close other programs, or lower max_batch_size.",
@@ -87,7 +89,8 @@ FIRST_RUN: Final = {
         "first_model_stop": "停止下载",
         "first_model_more": "U 盘中的文件或从浏览器上传，请到管理页面。",
         "first_test": "自检",
-        "first_test_detail": "最多三分钟：为这台电脑的处理器优化模型，并测量可供多少人舒适使用。最好在无人聊天时进行。",
+        "first_test_detail": "最多三分钟：为这台电脑的处理器优化模型和线程数，并测量可供多少人舒适使用。"
+        "最好在无人聊天时进行。",
         "first_test_tune": "先优化模型（推荐，最多占其中两分钟）",
         "first_test_begin": "开始",
         "first_test_again": "重新自检",
@@ -95,12 +98,14 @@ FIRST_RUN: Final = {
         "first_hand_out": "请把此地址发给同事",
         "test_tuning": "正在为这台电脑优化模型……",
         "test_measuring": "正在测量可供多少人同时提问……",
+        "test_trying": "现在为 {n_people} 人。",
         "test_stopped": "自检已停止。",
         "test_failed": "自检未能完成，原因见日志。",
         "test_promise": "可供 {people} 人同时舒适使用，每人每秒约 {speed} 个字；允许排队时可供 {more} 人。",
         "test_one": "同一时间可供 1 人舒适使用，每秒约 {speed} 个字；允许排队时可供 {more} 人。",
         "test_nobody": "此模型在这台电脑上太慢：单人每秒约 {speed} 个字。建议换更小的模型。",
         "test_of": "使用 {model} 于 {day} 测得。",
+        "test_of_threads": "使用 {model} 于 {day} 测得，处理器线程数：{threads}。",
         "test_outdated": "现在使用的是另一个模型，请重新自检。",
         "test_room": "可用：内存 {memory}，磁盘 {disk}。",
         "test_little_memory": "内存较少：请关闭其他程序，或调低 max_batch_size。",

@@ -33,6 +33,11 @@ def physical_cores() -> int:
     return max(1, min(psutil.cpu_count(logical=False) or 1, len(_allowed_cores())))
 
 
+def logical_cores() -> int:
+    """Cores this process may run on as the system counts them: two for each physical one with two threads."""
+    return len(_allowed_cores())
+
+
 def thread_count(config: EngineConfig) -> int:
     """Threads an engine with this configuration uses."""
     n_cores = physical_cores()

@@ -191,6 +191,10 @@ class LlamaBackend:
         if not self.restore(target, data, token_ids):
             raise DecodeFailed(f"a state of {len(token_ids)} tokens could not be moved")
 
+    def use_threads(self, n_threads: int) -> None:
+        """From the next `decode` on."""
+        llama.llama_set_n_threads(self._context, n_threads, n_threads)
+
     def close(self) -> None:
         """See `Backend`."""
         llama.llama_free(self._context)

@@ -59,8 +59,16 @@ class Measure:
     is_reference: bool
 
 
-Job = Quantise | Measure
-Result = Measurement | None
+@dataclass(frozen=True)
+class CountThreads:
+    """See `thread_pace.measure_threads`."""
+
+    config: EngineConfig
+    counts: tuple[int, ...]
+
+
+Job = Quantise | Measure | CountThreads
+Result = Measurement | dict[int, tuple[float, ...]] | None
 
 
 def run_job(job: Job, cancelled: threading.Event) -> Result:
@@ -124,3 +132,7 @@ def _do(job: Job) -> Result:
             return None
         case Measure():
             return measure(job.config, job.texts, job.part, job.reference, job.is_reference)
+        case CountThreads():
+            from appliance.engine.thread_pace import measure_threads
+
+            return measure_threads(job.config, job.counts)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from appliance.models import find_model
 from appliance.paths import Paths
 from appliance.settings import Settings
+from appliance.tuning.threads import with_threads
 from appliance.tuning.tuner import Progress, Tuned, Tuner
 from appliance.tuning.verdict import Form, Row, gain
 
@@ -35,7 +36,8 @@ def tune_at_console(settings: Settings, paths: Paths, say: Callable[[str], None]
 def make_tuner(settings: Settings, paths: Paths, on_progress: Callable[[Progress], None]) -> Tuner:
     """A tuner for the model in use. Raises ModelFileError when there is none."""
     source = find_model(settings.model, paths.models, paths.model_choice)
-    return Tuner(source, paths.tuned, settings.engine_config(source), settings.tuning_max_kl, on_progress)
+    config = with_threads(settings.engine_config(source), paths.tuned)
+    return Tuner(source, paths.tuned, config, settings.tuning_max_kl, on_progress)
 
 
 def progress_line(progress: Progress) -> str:

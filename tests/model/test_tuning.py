@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import gguf
@@ -18,7 +19,7 @@ import pytest
 from appliance.engine.client import EngineClient
 from appliance.engine.config import EngineConfig
 from appliance.engine.request import Delta, Message, Request, SamplingParams
-from appliance.engine.workshop import JobCancelled, JobFailed, Quantise, run_job
+from appliance.engine.workshop import CountThreads, JobCancelled, JobFailed, Quantise, run_job
 from appliance.errors import ModelFileError
 from appliance.settings import DEFAULT_SYSTEM_PROMPT
 from appliance.tuning.choices import tuned_file
@@ -48,6 +49,15 @@ def test_every_form_is_written_loaded_and_measured(tuned):
     perplexities = {row.form: row.quality.perplexity for row in tuned.rows}
     assert perplexities[Form.SOURCE] < perplexities[Form.Q4_0] < 100
     assert perplexities[Form.Q8_0] == pytest.approx(perplexities[Form.SOURCE], rel=0.05)
+
+
+def test_numbers_of_threads_are_measured_in_turns_in_one_process(starter_model):
+    config = replace(CONFIG, model_path=starter_model, n_slots=2)
+    found = run_job(CountThreads(config, (1, 2)), threading.Event())
+    assert isinstance(found, dict)
+    assert list(found) == [1, 2]
+    assert len(found[1]) == len(found[2]) >= 3
+    assert all(took_s > 0 for times_s in found.values() for took_s in times_s)
 
 
 @pytest.mark.timeout(400)

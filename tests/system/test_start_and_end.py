@@ -131,17 +131,25 @@ def test_a_data_folder_that_cannot_be_written_stops_the_start(start, tmp_path):
 
 
 @pytest.mark.model
-@pytest.mark.parametrize(("share", "content"), [(0.5, None), (0, b"<!doctype html><p>Please sign in")])
-def test_a_model_that_cannot_be_used_is_named_and_stops_the_start(start, tmp_path, starter_model, share, content):
+@pytest.mark.parametrize(
+    ("share", "content", "remedy"),
+    [
+        (0.5, None, "the file is cut off. Copy or download it again, in full."),
+        (0, b"<!doctype html><p>Please sign in", "is a web page, not a model. Download it again"),
+    ],
+)
+def test_case_59_a_model_that_cannot_be_used_is_named_with_the_remedy_and_stops_the_start(
+    start, tmp_path, starter_model, share, content, remedy
+):
     path = tmp_path / "broken.gguf"
     whole = starter_model.read_bytes()
     path.write_bytes(content or whole[: int(len(whole) * share)])
     text = refused(start("--model", str(path), backend="llama"))
-    assert str(path) in text
+    assert f"{path}: {remedy}" in text
 
 
 @pytest.mark.parametrize("proxy", ["http://127.0.0.1:9", "socks://127.0.0.1:9/"])
-def test_proxy_settings_of_the_office_change_nothing(start, proxy):
+def test_case_20_proxy_settings_of_the_office_change_nothing(start, proxy):
     program = start(
         env=dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"), proxy)
         | {"NO_PROXY": "", "no_proxy": ""}
@@ -149,7 +157,34 @@ def test_proxy_settings_of_the_office_change_nothing(start, proxy):
     program.wait_ready()
     assert httpx.get(program.url, trust_env=False).status_code == 200
     program.terminate()
-    assert "share" not in program.output()
+    printed = program.output()
+    assert f"On this PC:     {program.url}" in printed
+    assert "share" not in printed
+
+
+LISTEN = """
+import sys
+def hear(event, arguments):
+    if event in ("socket.connect", "socket.sendto", "socket.getaddrinfo", "socket.gethostbyname"):
+        named = arguments[1] if event in ("socket.connect", "socket.sendto") else arguments[0]
+        with open({file!r}, "a") as heard:
+            print(repr(named[0] if isinstance(named, tuple) else named), file=heard)
+sys.addaudithook(hear)
+"""
+
+
+def test_case_21_nobody_off_this_pc_is_looked_up_or_called_by_the_start_or_a_chat(start, tmp_path):
+    heard = tmp_path / "heard"
+    (tmp_path / "hook").mkdir()
+    (tmp_path / "hook" / "sitecustomize.py").write_text(LISTEN.format(file=str(heard)))
+    program = start(env={"PYTHONPATH": str(tmp_path / "hook")}).wait_ready()
+    assert httpx.get(program.url, trust_env=False).status_code == 200
+    assert ask(program.url, "hello").status_code == 200
+    program.terminate()
+    called = set(heard.read_text().split()) if heard.exists() else set()
+    ours = ("'127.", "'::1", "'localhost", "'0.0.0.0", f"'{socket.gethostname()}'")
+    nowhere = "'192.0.2.1'"  # a datagram socket that sends nothing; it tells this PC's address on the way out
+    assert [name for name in called if not name.startswith((*ours, nowhere))] == []
 
 
 def test_not_ready_before_ready(start):

@@ -57,6 +57,20 @@ async def test_a_whole_model_is_there_afterwards(shelf, browser, tmp_path):
     assert shelf.library.news.code == "brought"
 
 
+async def test_a_refusal_is_in_the_language_set_now_where_the_page_names_none(shelf, tmp_path):
+    chosen = ["en"]
+    app = FastAPI()
+    app.include_router(make_upload_router(shelf.library, lambda: chosen[0]))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://pc") as browser:
+        english = await send(browser, "a.gguf", b"<html>" + b" " * 900)
+        chosen[0] = "zh"
+        chinese = await send(browser, "a.gguf", b"<html>" + b" " * 900)
+        asked_for = await send(browser, "a.gguf", b"<html>" + b" " * 900, **{"x-lang": "en"})
+    assert "is a web page" in english.json()["said"]
+    assert "是网页" in chinese.json()["said"]
+    assert asked_for.json() == english.json()
+
+
 async def test_a_model_larger_than_any_other_request_passes(shelf, browser, starter_model):
     answer = await send(browser, "big.gguf", starter_model.read_bytes())
     assert answer.status_code == 201

@@ -133,8 +133,9 @@ async def test_what_the_hub_refuses_is_said(hub, download, status, code):
 
 
 @pytest.mark.parametrize("endpoint", ["http://127.0.0.1:9", "http://no-such-hub.invalid"])
-async def test_without_a_network_there_is_a_sentence(folder, endpoint):
-    assert (await failed(ModelDownload(folder, endpoint, ""))).code == "no_network"
+async def test_without_a_network_there_is_a_sentence_within_five_seconds(folder, endpoint):
+    async with asyncio.timeout(5):
+        assert (await failed(ModelDownload(folder, endpoint, ""))).code == "no_network"
 
 
 async def test_a_hub_that_never_answers_is_no_network(hub, download):
@@ -142,8 +143,10 @@ async def test_a_hub_that_never_answers_is_no_network(hub, download):
     assert (await failed(download)).code == "no_network"
 
 
-def test_the_answer_is_waited_for_less_than_five_seconds():
-    assert model_download._ANSWER_S < 5
+@pytest.mark.parametrize(("began_s", "left_s"), [(0.5, 4.1), (1.5, 3.1), (10.0, 2.5)])
+def test_the_sentence_comes_within_five_seconds_unless_the_pc_is_busy(began_s, left_s):
+    """`began_s`: after so long the process that asks is there."""
+    assert model_download._answer_by(100.0, 100.0 + began_s) == pytest.approx(100.0 + began_s + left_s)
 
 
 async def test_a_disk_that_is_too_full_is_named_before_anything_comes(hub, folder):

@@ -18,6 +18,7 @@ from appliance.models import read_choice, write_choice
 from appliance.paths import Paths
 from appliance.settings import Settings
 from appliance.tuning.choices import Choice, Choices, cpu_key, fingerprint
+from tests.unit.engine.waiting import until
 from tests.unit.engine_double import INFO
 from tests.unit.test_model_file import split, write
 
@@ -98,7 +99,7 @@ def test_what_tuning_found_is_shown_in_people(shelf):
     choice = Choice(fingerprint(path), cpu_key(n_threads), "cpu", "a.gguf", "Q4_0", "", "", 1.5, 0.0, measured)
     Choices(shelf.paths.tuned).keep(choice)
     (entry,) = [entry for entry in shelf.library.entries() if entry.name == "a"]
-    assert (entry.form, entry.speed, entry.people) == ("Q4_0", Speed(40.0, 120.0, 160.0), 12)
+    assert (entry.form, entry.speed, entry.people) == ("Q4_0", Speed(40.0, 120.0, 160.0), 16)
     Choices(shelf.paths.tuned).keep(replace(choice, measured={}))
     assert [entry.people for entry in shelf.library.entries() if entry.name == "a"] == [0]
 
@@ -106,23 +107,25 @@ def test_what_tuning_found_is_shown_in_people(shelf):
 @pytest.mark.parametrize(
     ("speed", "people"),
     [
-        (Speed(40, 120, 160), 12),  # more could be written for, but not read
-        (Speed(40, 120, 1000), 16),  # every slot
+        (Speed(40, 120, 160), 16),  # every slot
+        (Speed(40, 120, 30), 3),  # more could be written for, but their questions not read
+        (Speed(40, 120, 12), 0),  # nor one's own in time
         (Speed(10, 24, 1000), 3),
         (Speed(3, 10, 1000), 0),
-        (Speed(40, 30, 1000), 10),  # together no faster than alone
+        (Speed(40, 30, 1000), 9),  # together no faster than alone
     ],
 )
 def test_comfortable_is_four_tokens_a_second_each_and_a_first_word_within_three(speed, people):
     assert speed.comfortable(16) == people
-    assert all(speed.each(n, 16) >= 4 for n in range(1, people + 1))
+    assert all(speed.each(n, 16) >= 4 and speed.first_word_s(n, 16) < 3 for n in range(1, people + 1))
 
 
 def test_together_they_get_what_was_measured_together():
-    speed = Speed(40, 120, 160)
-    assert speed.each(1, 16) == 40
+    speed = Speed(40, 120, 10**9)  # questions cost nothing
+    assert speed.each(1, 16) == pytest.approx(40)
     assert speed.each(16, 16) * 16 == pytest.approx(120)
     assert speed.each(32, 16) * 32 == pytest.approx(120)
+    assert Speed(40, 120, 160).each(16, 16) * 16 == pytest.approx(100 / (100 / 120 + 15 / 16 * 40 / 160))
 
 
 @pytest.mark.parametrize(
@@ -234,6 +237,30 @@ async def test_one_change_at_a_time(shelf, free_memory):
         await shelf.library.choose(path)
     shelf.gate.set()
     await changing
+
+
+async def test_a_change_says_how_long_it_has_taken_until_it_is_over(shelf, free_memory):
+    path = shelf.put("a.gguf")
+    (entry,) = [entry for entry in shelf.library.entries() if entry.path == path]
+    shelf.gate.clear()
+    await shelf.library.begin_change(entry.key)
+    shelf.library._asked_at -= 7
+    assert shelf.library.is_at_work
+    assert (shelf.library.news.code, shelf.library.news.values["seconds"]) == ("changing", 7)
+    shelf.gate.set()
+    await until(lambda: shelf.library.news.code == "changed")
+    assert not shelf.library.is_at_work
+    assert "seconds" not in shelf.library.news.values
+
+
+async def test_a_copy_says_how_much_of_it_is_there(shelf, tmp_path):
+    source = write(tmp_path / "from-a-stick.gguf")
+    shelf.library.begin_copy(str(source))
+    assert (shelf.library.is_at_work, shelf.library.news.values) == (True, {"percent": 0})
+    await until(lambda: shelf.library.news.code == "brought")
+    assert shelf.library._n_copied == shelf.library._n_to_copy == source.stat().st_size
+    assert (shelf.paths.models / source.name).read_bytes() == source.read_bytes()
+    assert not shelf.library.is_at_work
 
 
 def test_what_is_there_is_not_offered(shelf):

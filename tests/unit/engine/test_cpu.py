@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from appliance.engine.config import EngineConfig
-from appliance.engine.cpu import Courtesy, physical_cores
+from appliance.engine.cpu import Courtesy, physical_cores, thread_count
 
 
 def courtesy(monkeypatch, *, can_return: bool) -> tuple[Courtesy, list[float]]:
@@ -19,8 +19,17 @@ def courtesy(monkeypatch, *, can_return: bool) -> tuple[Courtesy, list[float]]:
     return Courtesy(pauses.append), pauses
 
 
-def test_threads_are_physical_cores_within_what_is_allowed():
-    assert 1 <= physical_cores() <= (psutil.cpu_count(logical=False) or 1)
+@pytest.mark.parametrize(
+    ("n_physical", "n_logical", "n_allowed", "n_threads"),
+    [(4, 4, 4, 4), (4, 8, 8, 4), (4, 8, 2, 2), (None, 4, 4, 1), (1, 1, 1, 1)],
+)
+def test_case_57_threads_are_physical_cores_within_what_is_allowed(
+    monkeypatch, n_physical, n_logical, n_allowed, n_threads
+):
+    monkeypatch.setattr(psutil, "cpu_count", lambda logical=True: n_logical if logical else n_physical)
+    monkeypatch.setattr("appliance.engine.cpu._allowed_cores", lambda: list(range(n_allowed)))
+    assert thread_count(EngineConfig()) == physical_cores() == n_threads
+    assert thread_count(EngineConfig(n_threads=3)) == 3
 
 
 def test_others_get_pauses_where_the_priority_could_not_be_raised_again(monkeypatch):

@@ -32,17 +32,18 @@ async def switching_behind_an_answer(client: EngineClient, asker: Asker) -> tupl
 async def test_running_answers_end_and_new_ones_are_the_new_engines():
     async with engine(n_slots=2) as (client, asker):
         first = await client.wait_ready()
-        running = [asker.ask(LONG) for _ in range(3)]  # one of them waits in the engine
+        texts = [f"{number} {LONG}" for number in range(10)]
+        running = [asker.ask(text) for text in texts]  # eight of them wait in the engine
         await running[0].began.wait()
         switching = asyncio.create_task(client.switch(other()))
         await until(lambda: client.state is EngineState.SWITCHING)
-        late = [asker.ask(f"late {number}") for number in range(3)]
+        late = [asker.ask(f"late {number}") for number in range(10)]
         second = await asyncio.wait_for(switching, 20)
         await ended(*running, *late)
-        assert [reader.text for reader in running] == [LONG] * 3
-        assert [reader.text for reader in late] == ["late 0", "late 1", "late 2"]
+        assert [reader.text for reader in running] == texts
+        assert [reader.text for reader in late] == [f"late {number}" for number in range(10)]
         assert all(reader.end.reason is FinishReason.STOP for reader in [*running, *late] if reader.end)
-        assert [reader.n_starts for reader in late] == [1, 1, 1]
+        assert [reader.n_starts for reader in late] == [1] * 10
         assert (second.n_slots, client.info, client.state) == (5, second, EngineState.READY)
         assert second.pid != first.pid
         assert engine_pids() == [second.pid]
