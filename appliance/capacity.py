@@ -47,7 +47,7 @@ class Speed:
         """From the first to the last word of an answer while everybody asks again and again."""
         # Written together they are faster than one alone, by a power of their number.
         growth = math.log(max(self.many / self.one, 1.0)) / math.log(n_slots) if n_slots > 1 else 0.0
-        all_per_s = self.one * min(n_people, n_slots) ** growth
+        all_per_s = float(self.one * min(n_people, n_slots) ** growth)
         return _ANSWER_TOKENS * n_people / all_per_s + self._others_s(n_people)
 
     def _others_s(self, n_people: int) -> float:

@@ -28,7 +28,8 @@ _WARM_S: Final = 2.5
 """Left out at the beginning: they all ask at the same moment, which people do not."""
 _LEVEL_S: Final = 9.5
 _LEAST_SPAN_S: Final = 1.5
-"""Of an answer that was seen for less than that nothing is said."""
+_LEAST_SEEN: Final = 6
+"""Of an answer of which fewer tokens were seen, and for a shorter time, nothing is said."""
 _QUESTIONS: Final = (
     "How do I write a polite reminder about invoice number {n}?",
     "请用两句话说明会议纪要应该包含哪些内容，编号 {n}。",
@@ -171,7 +172,9 @@ class _Asked:
         """Tokens a second as its reader saw them from that moment on; None where that was too short to say."""
         seen = [piece for piece in self._pieces if piece[0] >= moment]
         took_s = seen[-1][0] - seen[0][0] if seen else 0.0
-        return sum(n for _, n in seen[1:]) / took_s if took_s >= _LEAST_SPAN_S else None
+        n_tokens = sum(n for _, n in seen[1:])
+        is_enough = took_s >= _LEAST_SPAN_S or (took_s > 0 and n_tokens >= _LEAST_SEEN)
+        return n_tokens / took_s if is_enough else None
 
 
 def _share(ordered: Sequence[float], share: float) -> float:

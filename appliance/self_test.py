@@ -109,7 +109,7 @@ async def find_limit(measure: Callable[[int], Awaitable[Level]], n_slots: int, n
 def _next(low: int, high: int | None, n_most: int) -> int | None:
     """How many to try between those that are comfortable and those that are not; None when that is known."""
     if high is None:  # nothing was too many yet
-        return min(n_most, low + max(1, low // 2)) if low < n_most else None
+        return min(n_most, 2 * low) if low < n_most else None
     if high - low <= max(1, int(_NEAR * low)):
         return None
     return (low + high) // 2

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import statistics
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, NoReturn, Protocol
 
 from appliance.capacity import COMFORTABLE_PER_S, COMFORTABLE_TTFT_S
@@ -14,7 +14,6 @@ from appliance.crowd import answer_tokens, question
 from appliance.wishes import Length
 from bench.clients import ApiClient, PageClient, as_messages, open_pages
 from bench.exchange import Exchange, together
-from bench.program import Program
 from bench.stats import percentile
 
 LONGEST_ANSWER: Final = max(answer_tokens(number) for number in range(1000))
@@ -23,8 +22,8 @@ _LENGTHS: Final[tuple[Length, ...]] = ("short", "medium", "")
 """On the page: 35, 70 and 100 % of the longest, and so as long on average as the self-test's."""
 _WARM_S, _LEVEL_S = 3.0, 12.0
 _LOOK_S: Final = 0.1
-_LEAST_SPAN_S: Final = 1.5
-"""Of an answer that came within less nothing is said."""
+_LEAST_SPAN_S: Final = 0.5
+"""Of an answer that came within less nothing is said: the page gathers the text of some tenths of a second."""
 
 
 @dataclass(frozen=True)
@@ -87,8 +86,11 @@ class _OnTheApi:
 class Colleagues:
     """Belongs to the event loop."""
 
-    def __init__(self, program: Program, protocol: str, system_prompt: str) -> None:
-        self._program = program
+    def __init__(self, url: str, model: Path, protocol: str, system_prompt: str) -> None:
+        from llama_cpp import Llama  # here: it takes a second, and only this measurement needs it
+
+        self._url = url
+        self._vocabulary = Llama(str(model), vocab_only=True, verbose=False)
         self._protocol = protocol
         self._system_prompt = system_prompt
         self._n_asked = 10**6  # other questions than the self-test's: nothing of those is known
@@ -96,7 +98,6 @@ class Colleagues:
     async def see(self, n_people: int, answer_s: float) -> Seen:
         """So many for a while; they begin one after another over `answer_s`, the time of an answer."""
         people = await self._come(n_people)
-        n_logged = len(self._program.counts())
         first_s = time.perf_counter() + answer_s + _WARM_S
         last_s = first_s + _LEVEL_S
         asking: dict[int, float] = {}
@@ -116,9 +117,8 @@ class Colleagues:
                 task.cancel()
             await asyncio.wait(tasks)
             await asyncio.gather(*(person.close() for person in people))
-        tokens_a_character = self._tokens_a_character(over, n_logged) if self._protocol == "page" else 0.0
         counted = [one for one in over if first_s <= one.sent_s <= last_s]
-        rates = [rate for one in counted if (rate := _per_s(one, tokens_a_character)) is not None]
+        rates = [rate for one in counted if (rate := self._per_s(one)) is not None]
         if not rates:
             raise RuntimeError(f"{n_people} people got no answer that is long enough to tell its speed")
         waits = [one.ttft_s for one in counted]
@@ -133,8 +133,8 @@ class Colleagues:
 
     async def _come(self, n_people: int) -> list[_Person]:
         if self._protocol == "page":
-            return [_OnThePage(page) for page in await open_pages(self._program.url, n_people)]
-        return [_OnTheApi(self._program.url, self._system_prompt) for _ in range(n_people)]
+            return [_OnThePage(page) for page in await open_pages(self._url, n_people)]
+        return [_OnTheApi(self._url, self._system_prompt) for _ in range(n_people)]
 
     async def _keep_asking(
         self, person: _Person, delay_s: float, asking: dict[int, float], over: list[Exchange]
@@ -153,14 +153,9 @@ class Colleagues:
         self._n_asked += 1
         return self._n_asked
 
-    def _tokens_a_character(self, over: Sequence[Exchange], n_logged: int) -> float:
-        """A page is not told its tokens; the program's log has them, and the answers of one model are alike."""
-        counts = self._program.counts_since(n_logged, len(over))
-        return sum(n_decoded for _, _, n_decoded in counts) / max(1, sum(len(one.text) for one in over))
-
-
-def _per_s(exchange: Exchange, tokens_a_character: float) -> float | None:
-    """Tokens a second from the first text on; None where that was too short to say."""
-    took_s = exchange.arrivals_s[-1] - exchange.arrivals_s[0]
-    n_tokens = exchange.n_tokens or len(exchange.text) * tokens_a_character
-    return (n_tokens - 1) / took_s if took_s >= _LEAST_SPAN_S else None
+    def _per_s(self, exchange: Exchange) -> float | None:
+        """Tokens a second from the first text on; None where that was too short to say. A page is told no tokens."""
+        took_s = exchange.arrivals_s[-1] - exchange.arrivals_s[0]
+        text = exchange.text.encode("utf-8", errors="ignore")
+        n_tokens = exchange.n_tokens or len(self._vocabulary.tokenize(text, add_bos=False))
+        return (n_tokens - 1) / took_s if took_s >= _LEAST_SPAN_S else None

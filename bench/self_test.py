@@ -70,7 +70,7 @@ async def _run(bench: Bench) -> Findings:
                 f"Promised after {time.perf_counter() - began_s:.0f} s: {verdict.people} people, "
                 f"{verdict.each_per_s:.1f} tokens/s each; {verdict.with_waiting} with waiting."
             )
-            colleagues = Colleagues(program, options.protocol, DEFAULT_SYSTEM_PROMPT)
+            colleagues = Colleagues(program.url, bench.model, options.protocol, DEFAULT_SYSTEM_PROMPT)
             levels = await _levels(colleagues, verdict)
             progress(f"{verdict.with_waiting} at the same moment")
             waits_s.append(await colleagues.burst(verdict.with_waiting))

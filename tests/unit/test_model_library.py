@@ -165,11 +165,11 @@ def test_what_is_there_is_not_written_over(shelf, tmp_path):
 
 
 def test_a_copy_that_fails_leaves_nothing(shelf, tmp_path, monkeypatch):
-    def full(_source, target):
+    def full(_library, _source, target):
         target.write_bytes(b"half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("shutil.copyfile", full)
+    monkeypatch.setattr(ModelLibrary, "_copy_file", full)
     with pytest.raises(ModelFileError, match="No space left"):
         shelf.library.bring(str(write(tmp_path / "m.gguf")))
     assert list(shelf.paths.models.iterdir()) == []
