@@ -11,6 +11,7 @@ from typing import Final, NoReturn, Protocol
 
 from appliance.capacity import COMFORTABLE_PER_S, COMFORTABLE_TTFT_S
 from appliance.crowd import answer_tokens, question
+from appliance.engine.backend import Vocabulary
 from appliance.wishes import Length
 from bench.clients import ApiClient, PageClient, as_messages, open_pages
 from bench.exchange import Exchange, together
@@ -87,10 +88,8 @@ class Colleagues:
     """Belongs to the event loop."""
 
     def __init__(self, url: str, model: Path, protocol: str, system_prompt: str) -> None:
-        from llama_cpp import Llama  # here: it takes a second, and only this measurement needs it
-
         self._url = url
-        self._vocabulary = Llama(str(model), vocab_only=True, verbose=False)
+        self._vocabulary = _vocabulary(model)
         self._protocol = protocol
         self._system_prompt = system_prompt
         self._n_asked = 10**6  # other questions than the self-test's: nothing of those is known
@@ -156,6 +155,18 @@ class Colleagues:
     def _per_s(self, exchange: Exchange) -> float | None:
         """Tokens a second from the first text on; None where that was too short to say. A page is told no tokens."""
         took_s = exchange.arrivals_s[-1] - exchange.arrivals_s[0]
-        text = exchange.text.encode("utf-8", errors="ignore")
-        n_tokens = exchange.n_tokens or len(self._vocabulary.tokenize(text, add_bos=False))
+        n_tokens = exchange.n_tokens or len(self._vocabulary.tokenize(exchange.text, markers=False))
         return (n_tokens - 1) / took_s if took_s >= _LEAST_SPAN_S else None
+
+
+def _vocabulary(model: Path) -> Vocabulary:
+    """Of a model file, without its weights."""
+    from llama_cpp import llama_cpp as llama  # here: it takes a second, and only this measurement needs it
+
+    from appliance.engine.llama_backend import LlamaVocabulary
+    from appliance.engine.llama_library import make_ready
+
+    make_ready()
+    params = llama.llama_model_default_params()
+    params.vocab_only = True
+    return LlamaVocabulary(llama.llama_model_load_from_file(str(model).encode("utf-8"), params))
