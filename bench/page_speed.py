@@ -46,12 +46,15 @@ _WATCH_TYPING = """(() => {
 """Notes when one can type, and when bytes of an answer arrived last. Runs before any script of the page."""
 _WATCH_LAG = """() => {
   window.lags = [];
+  let isDue = false;
   new MutationObserver(() => {
+    if (isDue || !window.arrivedAt) return;
+    isDue = true;
     const arrivedAt = window.arrivedAt;
-    requestAnimationFrame(() => window.lags.push(performance.now() - arrivedAt));
+    requestAnimationFrame(() => { isDue = false; window.lags.push(performance.now() - arrivedAt); });
   }).observe(document.querySelector("#live"), {childList: true, subtree: true, characterData: true});
 }"""
-"""From the bytes of an update to the frame it is drawn in, ms."""
+"""From the bytes of an update to the frame it is drawn in, ms; one for each frame that shows something new."""
 _SCRIPTS = """() => Array.from(document.querySelectorAll("head script:not([src])"), (script) => script.textContent)
   .filter((text) => /office-?chat/i.test(text) && !text.includes("gradio_config =")).join("").length"""
 
@@ -96,7 +99,7 @@ def run(bench: Bench) -> Findings:
         Row.figure("our scripts", "kB", [n_bytes / 1000], _SCRIPTS_KB),
         _compared(f"{name}: arrival to screen, median", long, fresh, 0.5),
         _compared(f"{name}: arrival to screen, p95", long, fresh, 0.95),
-        Row.figure(f"{name}: updates of one answer", "", [len(lags) for lags in long]),
+        Row.figure(f"{name}: frames of one answer", "", [len(lags) for lags in long]),
     )
     return Findings(rows, notes=("The echo engine answers: page, web server and browser are measured, no model.",))
 
@@ -124,7 +127,7 @@ def _lags_ms(page: Page, questions: Questions, n_chars: int) -> list[float]:
     page.wait_for_selector("html[data-chat=idle]")
     lags = [float(lag) for lag in page.evaluate("() => window.lags")]
     if len(lags) < 10:
-        raise RuntimeError(f"{len(lags)} updates were drawn: the answer is too short to tell anything")
+        raise RuntimeError(f"{len(lags)} frames were drawn: the answer is too short to tell anything")
     return lags
 
 
