@@ -238,6 +238,11 @@ class Gate:
         """How many stand in the line."""
         return len(self._line)
 
+    def resize(self, n_places: int) -> None:
+        """Another bound, from the next turn on: who is inside stays."""
+        self._n_places = n_places
+        self._advance()
+
     def join(self, n_waiting_behind: Callable[[], int]) -> GateTurn:
         """Stand in line; `n_waiting_behind` counts those who wait beyond the gate."""
         turn = GateTurn(self, n_waiting_behind)

@@ -1,12 +1,13 @@
 """What the page's own script asks beside Gradio's events: the text of its conversation, to keep it in the browser;
-putting it back after the server has forgotten it; whether there is room for a question, and which run of the program
-this is; a thumb up or down.
+putting it back after the server has forgotten it; whether there is room for a question, which run of the program
+this is and what the head of the page is to show; a thumb up or down.
 
 All of it is about the conversation of the cookie and tab that ask, and of nobody else.
 """
 
 from __future__ import annotations
 
+import hashlib
 from typing import Final
 
 from fastapi import APIRouter
@@ -72,7 +73,8 @@ def make_page_router(chat: ChatService, persons: Persons, settings: Settings) ->
     async def room() -> JSONResponse:
         free = chat.counts().n_places_taken < chat.settings.n_places and chat.watch.pressure.takes_for_model()
         closing = chat.not_ready_code == Closing.code
-        return JSONResponse({"free": free, "run": chat.watch.run, "closing": closing}, headers=_NO_STORE)
+        body = {"free": free, "run": chat.watch.run, "closing": closing, "head": head_of(chat)}
+        return JSONResponse(body, headers=_NO_STORE)
 
     @router.post("/rating")
     async def rate(request: Request) -> Response:
@@ -93,6 +95,13 @@ def make_page_router(chat: ChatService, persons: Persons, settings: Settings) ->
         return Response(status_code=204)
 
     return router
+
+
+def head_of(chat: ChatService) -> str:
+    """Names what the head of the page shows: another one as soon as the model or the owner's notice is."""
+    info = chat.engine.info
+    shown = (info.model_name if info is not None else "", chat.not_ready_code == "failed", chat.settings.notice)
+    return hashlib.blake2b(repr(shown).encode(), digest_size=4).hexdigest()
 
 
 def _refused(status: int) -> JSONResponse:

@@ -37,7 +37,7 @@ class RateLimits:
         self._limiter = MovingWindowRateLimiter(self._storage)
 
     def use(self, questions_per_minute: int, questions_per_minute_and_address: int) -> None:
-        """Other limits; what was counted still counts."""
+        """Other limits; questions are counted from nothing then."""
         self._of_one = questions_per_minute
         self._of_an_address = questions_per_minute_and_address
 

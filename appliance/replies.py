@@ -10,7 +10,7 @@ import hashlib
 import logging
 import time
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from appliance.admission import Gate, Place
 from appliance.answer import Origin, Reply
@@ -62,6 +62,8 @@ class Replies:
         """Go by these from the next question on."""
         self._sameness = Sameness(settings.answer_cache_scope, settings.system_prompt, _settings_digest(settings))
         self._gives_quick_answers = settings.quick_answers
+        self._sampling = settings.sampling
+        self._gate.resize(settings.n_engine_places)
         if self.known.quick_answers is not None:
             self.known.quick_answers.office_name = settings.office_name
         if self.known.saved is not None:
@@ -116,6 +118,7 @@ class Replies:
 
         `asked` is what the engine gets for `request`, which others may ask too: under pressure it is less.
         """
+        asked = replace(asked, sampling=asked.sampling.over(self._sampling))
         question, begun = _question(request), ""
         if request.messages[-1].role == "assistant":
             begun = request.messages[-1].text

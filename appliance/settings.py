@@ -121,7 +121,11 @@ class Settings(BaseModel):
         20, "Questions that may wait beside those in hand.", unit="questions", live=True, ge=0, le=1000
     )
     look_ahead: int | None = _row(
-        None, "Waiting questions handed to the engine to put in order; not set: max_batch_size again.", ge=0, le=256
+        None,
+        "Waiting questions handed to the engine to put in order; not set: max_batch_size again.",
+        live=True,
+        ge=0,
+        le=256,
     )
     max_wait_ms: float = _row(
         0, "How long an idle engine waits for more questions before it starts.", unit="ms", ge=0, le=1000
@@ -192,11 +196,15 @@ class Settings(BaseModel):
     n_threads: int = _row(
         0, "Threads of the engine; 0: what the self-test found best here, else the physical cores.", ge=0, le=256
     )
-    temperature: float | None = _row(None, "0: always the likeliest word; not set: the model's own.", ge=0, le=5)
-    top_p: Share | None = _row(None, "Share of the likely words to draw from; not set: the model's own.")
-    top_k: int | None = _row(None, "Likely words to draw from; 0: all; not set: the model's own.", ge=0, le=1000)
+    temperature: float | None = _row(
+        None, "0: always the likeliest word; not set: the model's own.", live=True, ge=0, le=5
+    )
+    top_p: Share | None = _row(None, "Share of the likely words to draw from; not set: the model's own.", live=True)
+    top_k: int | None = _row(
+        None, "Likely words to draw from; 0: all; not set: the model's own.", live=True, ge=0, le=1000
+    )
     repetition_penalty: float | None = _row(
-        None, "Over 1 makes repeating less likely; not set: the model's own.", ge=0.5, le=2
+        None, "Over 1 makes repeating less likely; not set: the model's own.", live=True, ge=0.5, le=2
     )
 
     @property
@@ -253,12 +261,16 @@ class Settings(BaseModel):
             n_threads=self.n_threads,
             max_wait_ms=self.max_wait_ms,
             min_batch_size=self.min_batch_size,
-            sampling=SamplingParams(
-                temperature=self.temperature,
-                top_p=self.top_p,
-                top_k=self.top_k,
-                repetition_penalty=self.repetition_penalty,
-            ),
+        )
+
+    @property
+    def sampling(self) -> SamplingParams:
+        """How tokens are drawn where the question does not say; what is not set is the model's own."""
+        return SamplingParams(
+            temperature=self.temperature,
+            top_p=self.top_p,
+            top_k=self.top_k,
+            repetition_penalty=self.repetition_penalty,
         )
 
 

@@ -17,6 +17,7 @@ import gradio as gr
 from appliance.errors import ApplianceError, Closing, Refused
 from appliance.kept import BadConversation, take
 from appliance.log import where
+from appliance.page_routes import head_of
 from appliance.sessions import Conversation
 from ui import conversation_view as view
 from ui.chat_page import ChatPage, ModelStatus, header_html, labels
@@ -267,7 +268,7 @@ class ChatHandlers:
         return self._chat.watch.pressure.wait_s(answer.ahead) if answer.ahead else 0
 
     def _header(self, language: Language) -> str:
-        return header_html(language, self._model_status(), self._chat.settings.notice)
+        return header_html(language, self._model_status(), self._chat.settings.notice, head_of(self._chat))
 
     def _model_status(self) -> ModelStatus:
         info = self._chat.engine.info

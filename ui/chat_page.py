@@ -69,8 +69,11 @@ class ModelStatus:
     failed: bool = False
 
 
-def header_html(language: Language, status: ModelStatus, notice: str = "") -> str:
-    """Name of the page, who answers, and the owner's `notice`. `data-loading` makes page.js ask again."""
+def header_html(language: Language, status: ModelStatus, notice: str = "", head: str = "") -> str:
+    """Name of the page, who answers, and the owner's `notice`.
+
+    `data-loading` makes page.js ask again, and so does another `head` than the program says is to be shown.
+    """
     if status.failed:
         line, mark = say(language, "model_failed"), ' role="alert"'
     elif status.name is None:
@@ -79,7 +82,7 @@ def header_html(language: Language, status: ModelStatus, notice: str = "") -> st
         line, mark = say(language, "model", model=status.name), ""
     told = f'<p class="notice">{escape(" ".join(notice.split()))}</p>' if notice.strip() else ""
     heading = f"<h1>{escape(say(language, 'title'))}</h1>"
-    return f'{heading}<p class="model"{mark} title="{escape(line)}">{escape(line)}</p>{told}'
+    return f'{heading}<p class="model"{mark} data-head="{head}" title="{escape(line)}">{escape(line)}</p>{told}'
 
 
 def labels(language: Language, offers: Offers = NO_OFFERS) -> list[Any]:

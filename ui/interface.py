@@ -67,6 +67,7 @@ class Page:
         self.link.preset_language = settings.language
         self.link.takes_wishes = settings.own_wishes
         self.policy.keep_page_s = settings.session_ttl_s
+        self.policy.resize(settings.n_engine_places)
         self.demo.config["head"] = head_html(settings, self.built, self.run)
 
     def send_waiters_away(self) -> None:

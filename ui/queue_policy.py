@@ -80,6 +80,16 @@ class QueuePolicy:
         groups[CHAT_GROUP].queue = _Line(self._divert)
         self._demo = demo
 
+    def resize(self, n_engine_places: int) -> None:
+        """Another bound, from the next question on. It may grow and shrink while the program runs."""
+        self.n_engine_places = n_engine_places
+        group = self._queue.event_queue_per_concurrency_id[CHAT_GROUP]
+        if group.concurrency_limit is not None:  # else the program is ending, see let_all_start
+            group.concurrency_limit = n_engine_places
+        jobs = self._queue.active_jobs  # a place each for what Gradio runs at once; empty before it starts
+        if jobs:
+            jobs += [None] * (n_engine_places + N_SPARE_EVENTS - len(jobs))
+
     def is_somebody_there(self) -> bool:
         """Whether a page has given a sign of life lately."""
         return self._quieting is not None

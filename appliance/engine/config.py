@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
-
-from appliance.engine.request import SamplingParams
 
 
 @dataclass(frozen=True)
@@ -53,7 +51,5 @@ class EngineConfig:
     """Requests that end the batching window early."""
     padded_remainders: frozenset[int] | None = None
     """What batch_shape.py measured in an earlier life of this engine; None measures."""
-    sampling: SamplingParams = field(default_factory=SamplingParams)
-    """The owner's choice; None leaves the model's own."""
     echo_step_s: float = 0.02
     """Echo backend: how long one step takes."""

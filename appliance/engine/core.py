@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import replace
 from operator import attrgetter
 
 from appliance.engine.backend import N_BATCH, Backend, DecodeFailed, NoRoom, Rows
@@ -14,7 +13,7 @@ from appliance.engine.config import EngineConfig
 from appliance.engine.detokenizer import Detokenizer
 from appliance.engine.prefix_cache import Owner, PrefixCache, n_common
 from appliance.engine.prompt import BadConversation, ContextFull, Prompt, PromptBuilder, SystemPromptTooLong
-from appliance.engine.request import Delta, Finished, FinishReason, Request, SamplingParams, Started, Update
+from appliance.engine.request import Delta, Finished, FinishReason, Request, Started, Update
 from appliance.engine.sampler import TokenSampler, sample
 from appliance.engine.scheduler import Rules, Scheduler, Step
 from appliance.engine.sequence import Sequence
@@ -110,7 +109,7 @@ class Engine:
             prompt = short
         n_prompt = len(prompt.token_ids)
         now_s = self._clock()
-        sampler = TokenSampler(self._sampling(request.sampling))
+        sampler = TokenSampler(request.sampling.over(self._backend.sampling))
         sampler.accept(prompt.token_ids)
         sequence = Sequence(
             request=request,
@@ -358,10 +357,3 @@ class Engine:
         held = self._backend.held(sequence.slot)
         if len(held) != sequence.n_past or held[-1] != sequence.token_ids[sequence.n_past - 1]:
             raise CrossedSequence(f"slot {sequence.slot} was given another conversation's tokens")
-
-    def _sampling(self, asked: SamplingParams) -> SamplingParams:
-        """What the request asks for, else what the owner chose, else the model's own."""
-        chosen = self._backend.sampling
-        for layer in (self._config.sampling, asked):
-            chosen = replace(chosen, **{k: v for k, v in vars(layer).items() if v is not None})
-        return chosen

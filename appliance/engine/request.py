@@ -49,6 +49,10 @@ class SamplingParams:
     """Divides the positive logits of recent tokens; 1 is off."""
     seed: int | None = None
 
+    def over(self, below: SamplingParams) -> SamplingParams:
+        """These values, and those of `below` where one is None."""
+        return replace(below, **{name: value for name, value in vars(self).items() if value is not None})
+
 
 @dataclass(frozen=True)
 class Request:

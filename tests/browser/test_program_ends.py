@@ -121,7 +121,8 @@ def test_an_idle_page_says_that_the_program_is_gone_and_comes_back_with_it(runs,
 def notices_nothing(chat: Chat) -> None:
     """The page takes the program for the one it was loaded from, however long it is away."""
     run = chat.js("window.officeChat.config.run")
-    answer = {"free": True, "run": run, "closing": False}
+    head = chat.js("document.querySelector('#header [data-head]').dataset.head")
+    answer = {"free": True, "run": run, "closing": False, "head": head}
     chat.page.route("**/room", lambda route: route.fulfill(json=answer))
 
 

@@ -160,8 +160,7 @@ def test_a_state_that_is_no_state_leaves_the_slot_empty(empty_backend, conversat
 
 
 def engine_over(backend: Backend) -> Engine:
-    sampling = SamplingParams(temperature=0.0)
-    config = EngineConfig(n_slots=8, n_ctx_seq=256, max_answer_tokens=20, max_input_tokens=100, sampling=sampling)
+    config = EngineConfig(n_slots=8, n_ctx_seq=256, max_answer_tokens=20, max_input_tokens=100)
     return Engine(backend, config, lambda: 0.0)
 
 
@@ -169,7 +168,7 @@ def run(engine: Engine, backend: Backend, texts: Sequence[str]) -> dict[str, lis
     """Ask everything at once and step to the end. After every step each slot must hold its conversation."""
     answers: dict[str, list[int]] = {}
     for i, text in enumerate(texts):
-        engine.submit(Request(f"r{i}", (Message("user", text),), 12))
+        engine.submit(Request(f"r{i}", (Message("user", text),), 12, sampling=SamplingParams(temperature=0.0)))
     while engine.has_work:
         for request_id, update in engine.step():
             if isinstance(update, Delta):

@@ -49,17 +49,24 @@ class Program:
     """
 
     def __init__(
-        self, data_dir: Path, *flags: str, env: Mapping[str, str] | None = None, port: int = 0, **settings: object
+        self,
+        data_dir: Path,
+        *flags: str,
+        env: Mapping[str, str] | None = None,
+        port: int = 0,
+        reads_file: bool = False,
+        **settings: object,
     ) -> None:
+        """`reads_file`: everything is left to the settings file, where it may be changed; `port` is the one in it."""
         self.data_dir = data_dir
         self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.began = time.monotonic()
-        variables = {
-            f"OFFICE_CHAT_{name.upper()}": str(value) for name, value in (ENGINE_ALONE | UNNAMED | settings).items()
-        }
+        given = {} if reads_file else ENGINE_ALONE | UNNAMED | settings
+        variables = {f"OFFICE_CHAT_{name.upper()}": str(value) for name, value in given.items()}
+        where = [] if reads_file else ["--no-browser", "--port", str(self.port)]
         self.process = subprocess.Popen(
-            [sys.executable, "app.py", "--no-browser", "--data-dir", str(data_dir), "--port", str(self.port), *flags],
+            [sys.executable, "app.py", "--data-dir", str(data_dir), *where, *flags],
             cwd=ROOT,
             env={**os.environ, **variables, **(env or {})},
             stdout=subprocess.PIPE,

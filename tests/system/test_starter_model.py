@@ -89,3 +89,21 @@ async def test_an_idle_program_with_a_model_ends_within_two_seconds(start):
     program = start(backend="llama", yield_to_others=False).wait_ready()
     assert await asyncio.to_thread(program.terminate) < 2
     assert program.process.returncode == 0
+
+
+async def test_how_words_are_drawn_is_changed_without_a_restart(http):
+    """The likeliest words are always the same; every setting in turn leaves them or comes back to them."""
+
+    async def said(**changes: str) -> str:
+        unset = dict.fromkeys(("temperature", "top_p", "top_k", "repetition_penalty"), "")
+        saved = await http.post("/admin/settings", json={"changes": unset | changes})
+        assert saved.status_code == 200
+        answer = await ask(http, "Repeat these words: apple apple apple apple.", max_tokens=16)
+        return str(answer.json()["choices"][0]["message"]["content"])
+
+    likeliest = await said(temperature="0")
+    assert await said(temperature="5", top_k="0", top_p="1") != likeliest
+    assert await said(temperature="5", top_k="1") == likeliest
+    assert await said(temperature="5", top_k="0", top_p="0.0001") == likeliest
+    assert await said(temperature="0", repetition_penalty="2") != likeliest
+    await said()

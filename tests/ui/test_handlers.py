@@ -24,7 +24,7 @@ from appliance.settings import Settings
 from tests.unit.engine_double import ScriptedEngine
 from ui import chat_handlers
 from ui.chat_handlers import ChatHandlers
-from ui.queue_policy import QueuePolicy
+from ui.queue_policy import CHAT_GROUP, N_SPARE_EVENTS, QueuePolicy
 from ui.session_link import SessionLink
 
 PERSONS = Persons(b"s" * 32)
@@ -215,3 +215,17 @@ async def test_gradio_builds_no_statistics_and_has_no_bound_of_its_own() -> None
     before = queue.cached_event_analytics_summary
     queue.events_recorded = 10_000
     assert queue.compute_analytics_summary([{"function": "ask"}]) is before
+
+
+def test_how_many_questions_run_at_once_can_change_while_the_program_runs():
+    page = Page()
+    queue = page.demo._queue
+    group = queue.event_queue_per_concurrency_id[CHAT_GROUP]
+    queue.active_jobs = [None] * (2 + N_SPARE_EVENTS)
+    for n in (5, 3):
+        page.policy.resize(n)
+        assert group.concurrency_limit == n
+    assert len(queue.active_jobs) == 5 + N_SPARE_EVENTS
+    page.policy.let_all_start()
+    page.policy.resize(4)
+    assert group.concurrency_limit is None

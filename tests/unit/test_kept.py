@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from appliance.page_routes import make_page_router
 from appliance.person import COOKIE_NAME, TAB_HEADER, Persons
 from appliance.sessions import MAX_TURNS, Session, Turn
 from appliance.settings import Settings
-from tests.unit.engine_double import ScriptedEngine
+from tests.unit.engine_double import INFO, ScriptedEngine
 
 TAB = "t" * 20
 
@@ -161,3 +162,16 @@ async def test_there_is_room_until_every_place_is_taken() -> None:
         assert (await client.get("/room")).json()["free"] is True
         await page.chat.admit("somebody", TAB, "hello")
         assert (await client.get("/room")).json()["free"] is False
+
+
+async def test_the_head_of_an_open_page_is_another_once_model_or_notice_is() -> None:
+    page = Page()
+    heads = []
+    async with AsyncClient(transport=ASGITransport(page.app), base_url="http://office") as client:
+        for change in ("nothing", "notice", "model"):
+            if change == "notice":
+                page.chat.use(page.chat.settings.model_copy(update={"notice": "Lunch at 12"}))
+            elif change == "model":
+                page.chat.engine.info = replace(INFO, model_name="Another")
+            heads.append((await client.get("/room")).json()["head"])
+    assert len(set(heads)) == 3

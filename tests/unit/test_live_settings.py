@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,17 +11,21 @@ import pytest
 
 from appliance.access import Access
 from appliance.answer_cache import AnswerCache
+from appliance.engine.request import Running, SamplingParams
 from appliance.errors import AlreadyAnswering, Busy, TooFast
 from appliance.hosts import Authority
 from appliance.paths import Paths
 from appliance.person import Persons
-from appliance.pressure import Ladder, Rung
+from appliance.pressure import Rung
 from appliance.quick_answers import QuickAnswers
 from appliance.rate_limits import RateLimits
 from appliance.replies import Known
+from appliance.wishes import Wishes
 from tests.unit.chat_bench import ANN, BOB, Bench
 from tests.unit.engine_double import settle
 from tests.unit.test_rate_limits import caller
+
+WAITS = ("shorter_answers_wait_s", "shorter_history_wait_s", "saved_only_wait_s", "busy_wait_s")
 
 
 def change(bench: Bench, **changes: Any) -> None:
@@ -87,28 +92,80 @@ async def test_quick_answers_and_the_name_of_the_office(tmp_path):
 
 
 async def test_which_answers_are_kept_and_for_how_long(tmp_path):
-    saved = AnswerCache(tmp_path, limit_bytes=2**20, ttl_s=1000)
+    now = [1_000_000.0]
+    saved = AnswerCache(tmp_path, limit_bytes=2**20, ttl_s=1000, wall_clock=lambda: now[0])
     try:
         bench = Bench(Known(saved=saved))
         await bench.answered(ANN, "hello", "Good day.")
         assert await bench.chat.admit(*BOB, "hello") is False
         change(bench, answer_cache_scope="off")
         assert await bench.chat.admit(*BOB, "hello") is True
+        change(bench, answer_cache_ttl_s=1e12)
+        assert await bench.chat.admit("eve", "tab-1", "hello") is False
         change(bench, answer_cache_ttl_s=20)
-        assert saved.ttl_s == 20
+        now[0] = time.time() + 21
+        assert await bench.chat.admit("joe", "tab-1", "hello") is True
     finally:
         await saved.close()
 
 
-def test_the_thresholds_of_the_ladder():
-    ladder = Ladder((10, 20, 30, 40))
-    for now in (0.0, 3.0):
-        ladder.update(now, 15, failing=False)
-    assert ladder.rung is Rung.SHORT_ANSWERS
-    ladder.use((0, 0, 0, 0))
-    for now in (10.0, 21.0):
-        ladder.update(now, 15, failing=False)
-    assert ladder.rung is Rung.NORMAL
+@pytest.mark.parametrize(
+    ("key", "rung"),
+    [
+        ("shorter_answers_wait_s", Rung.SHORT_ANSWERS),
+        ("shorter_history_wait_s", Rung.SHORT_HISTORY),
+        ("saved_only_wait_s", Rung.SAVED_ONLY),
+        ("busy_wait_s", Rung.BUSY),
+    ],
+)
+async def test_the_waits_from_which_things_give_way(key, rung):
+    bench = Bench(**dict.fromkeys(WAITS, 0))
+    bench.engine.running, bench.engine.n_running, bench.engine.n_waiting = [Running(1, 0), Running(2, 0)], 2, 50
+    pass_time(bench)
+    assert bench.chat.watch.pressure.rung is Rung.NORMAL
+    change(bench, **{key: 5})
+    pass_time(bench)
+    assert bench.chat.watch.pressure.rung is rung
+
+
+async def test_the_longest_answer_while_answers_are_shorter():
+    bench = Bench(**dict.fromkeys(WAITS, 0), queue_size=100)
+    bench.engine.running, bench.engine.n_running, bench.engine.n_waiting = [Running(1, 0), Running(2, 0)], 2, 50
+    change(bench, shorter_answers_wait_s=5, short_answer_tokens=30)
+    pass_time(bench)
+    await bench.chat.ask(*ANN, "hello")
+    await settle()
+    assert bench.engine.last.request.max_tokens == 30
+
+
+def pass_time(bench: Bench) -> None:
+    for _ in range(10):
+        bench.clock.now += 0.5
+        bench.chat.watch.tick()
+
+
+async def test_how_words_are_drawn_where_the_question_does_not_say():
+    bench = Bench()
+    change(bench, temperature=0.5, top_p=0.8, top_k=7, repetition_penalty=1.1)
+    await bench.answered(ANN, "hello", "Good day.")
+    assert bench.engine.last.request.sampling == SamplingParams(0.5, 7, 0.8, None, 1.1)
+    change(bench, temperature=0.5, top_k=7)
+    exact = Wishes(creativity="exact")
+    await bench.chat.admit(*BOB, "hello", wishes=exact)
+    await bench.chat.ask(*BOB, "hello", wishes=exact)
+    await settle()
+    assert bench.engine.last.request.sampling == SamplingParams(temperature=0.0, top_k=7)
+
+
+async def test_how_many_the_engine_is_handed_beyond_its_slots():
+    bench = Bench(max_batch_size=1, look_ahead=0, queue_size=3)
+    for name in ("ann", "bob", "eve"):
+        await bench.chat.ask(name, "tab-1", f"I am {name}")
+    await settle()
+    assert len(bench.engine.streams) == 1
+    change(bench, look_ahead=1)
+    await settle()
+    assert len(bench.engine.streams) == 2
 
 
 def test_questions_a_minute():

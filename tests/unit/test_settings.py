@@ -130,6 +130,7 @@ def test_a_named_file_must_exist(tmp_path):
 
 
 def test_the_engine_is_told_the_owners_choices(tmp_path):
-    config = load(tmp_path, "max_batch_size = 4\ntemperature = 0\n").engine_config(Path("m.gguf"))
-    assert (config.n_slots, config.sampling.temperature, config.sampling.top_p) == (4, 0.0, None)
+    settings = load(tmp_path, "max_batch_size = 4\ntemperature = 0\n")
+    config = settings.engine_config(Path("m.gguf"))
+    assert (config.n_slots, settings.sampling.temperature, settings.sampling.top_p) == (4, 0.0, None)
     assert config.max_input_tokens == 512

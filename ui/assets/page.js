@@ -12,7 +12,8 @@
   if (root.dataset.chat) return; // the head can be mounted twice
   const config = JSON.parse(document.querySelector('meta[name="office-chat"]').content);
   const byId = (id) => document.getElementById(id);
-  const box = () => document.querySelector("#box textarea");
+  const first = (css) => document.querySelector(css);
+  const box = () => first("#box textarea");
 
   const nothing = () => {};
   const WHOLE_TREE = { childList: true, subtree: true };
@@ -194,7 +195,7 @@
   // `run` is what was pressed last. During "again" and "go_on" the style sheet hides the turn that is written anew.
   let state = "idle";
   let lastContact = Date.now();
-  const isLive = () => Boolean(document.querySelector("#live .said"));
+  const isLive = () => Boolean(first("#live .said"));
   const maySend = () => state === "idle" && !isLost && Boolean(box() && box().value.trim());
 
   const setState = (next) => {
@@ -314,7 +315,7 @@
   const lost = async (sentence) => {
     if (isLost) return;
     isLost = sentence;
-    const question = document.querySelector("#live .said");
+    const question = first("#live .said");
     if (question && root.dataset.run === "ask") inTab.set("asked", question.textContent);
     state = root.dataset.chat = "idle";
     root.dataset.lost = "yes";
@@ -336,7 +337,7 @@
   };
   // What is looked at: while a question waits, its place; while it is answered, whether it still is, for Gradio's stream
   // can be lost without a sound; while nothing happens, whether the program is still the same. (/room, unlike /place,
-  // does not count as a sign that the conversation is in use.)
+  // does not count as a sign that the conversation is in use.) The head of the page follows what the owner changes.
   const EVERY_MS = { waiting: 1000, writing: 3000, idle: 15000 };
   let lookedAt = Date.now();
   let isLooking = false;
@@ -347,8 +348,8 @@
     const beganAt = Date.now();
     isLooking = true;
     try {
-      const { ahead, wait_s, running, closing, run } = await get(state === "idle" ? "room" : "place");
-      if (before === state + nAsked && !nEnding) seen(ahead, wait_s, running, closing, run);
+      const found = await get(state === "idle" ? "room" : "place");
+      if (before === state + nAsked && !nEnding) seen(found);
     } catch {
       // Later than its own bound: the whole page was asleep.
       if (before === state + nAsked && !isLeaving && Date.now() - beganAt < 15000) lost("page_lost");
@@ -356,9 +357,11 @@
     isLooking = false;
     lookedAt = Date.now();
   };
-  const seen = (ahead, waitS, running, closing, run) => {
+  const seen = ({ ahead, wait_s, running, closing, run, head }) => {
     if (closing && state !== "writing") return lost("page_closing"); // what is written still gets its own word
     if (state === "idle") {
+      // Another model or notice than the head of the page shows.
+      if (head !== first("#header [data-head]")?.dataset.head) askHello();
       if (run === config.run || root.dataset.editing === "yes") return;
       inTab.set("news", "yes");
       return location.reload();
@@ -366,7 +369,7 @@
     // The answer is over, or nobody waits any more, and nothing has come: the stream to this page is lost.
     nMissed = (state === "waiting" ? ahead !== null : running) ? 0 : nMissed + (state === "writing" ? 3 : 1);
     if (nMissed > 5) return location.reload();
-    if (state === "waiting") say(ahead === null ? word("page_joining") : inLine(ahead + 1, waitS));
+    if (state === "waiting") say(ahead === null ? word("page_joining") : inLine(ahead + 1, wait_s));
   };
   setInterval(look, 250);
 
@@ -460,7 +463,7 @@
       }
       showButtons();
     }).observe(byId("conversation"), WHOLE_TREE);
-    new ResizeObserver(follow).observe(document.querySelector(".gradio-container") || document.body);
+    new ResizeObserver(follow).observe(first(".gradio-container") || document.body);
     on("input", (event) => {
       if (event.target !== box()) return;
       showButtons();
@@ -469,7 +472,7 @@
       if (Date.now() - lastContact > PAUSE_MS) askHello();
     });
     byId("composer").prepend(status("place"));
-    setInterval(() => { if (document.querySelector("#header [data-loading]")) askHello(); }, 2000);
+    setInterval(() => { if (first("#header [data-loading]")) askHello(); }, 2000);
     // What was typed survives a reload: Gradio reloads the page itself when a lost connection is back.
     const draft = inTab.get("draft");
     if (draft && !box().value) fillBox(draft);
@@ -488,6 +491,6 @@
   showLanguage();
   // Gradio writes the title the page was built with once more when it mounts.
   new MutationObserver(() => { if (document.title !== word("title")) document.title = word("title"); })
-    .observe(document.querySelector("title") || document.head, WHOLE_TREE);
+    .observe(first("title") || document.head, WHOLE_TREE);
   setTimeout(reveal, 3000); // whatever happens, nobody looks at an empty page for longer
 })();
