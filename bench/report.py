@@ -18,7 +18,7 @@ PAGE = RESULTS.parent.parent / "docs" / "performance.md"
 # What a reader wants to know first comes first; names of results begin with these.
 _ORDER = (
     *("decode", "against", "burst", "paste", "page", "success", "step", "streams", "start", "memory", "growth", "idle"),
-    *("reuse", "order", "gaps", "window", "cpu", "courtesy"),
+    *("reuse", "order", "gaps", "promise", "page-speed", "self-test", "frozen", "window", "cpu", "courtesy"),
 )
 _NOTES = RESULTS.parent / "notes.md"
 """Written by hand: what was not reached, what was tried, where the time goes."""

@@ -57,7 +57,7 @@ PUBLISHED: Final = (
     ),
     Published("affinity and real-time class: p99", "510 → 220 ms", _FOUR, "cpu-", "realtime: gap p99", is_ratio=True),
     Published("conversations of many turns", "40 % faster", "–", "reuse-turns", "whole conversation", is_ratio=True),
-    Published("start", "2.3 s", "–", "start-", "start to answering page"),
+    Published("start", "2.3 s", "–", "start-q", "start to answering page"),
     Published(
         "JSON, log and HTTP",
         "30 ms a request",
