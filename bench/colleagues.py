@@ -89,7 +89,7 @@ class Colleagues:
 
     def __init__(self, url: str, model: Path, protocol: str, system_prompt: str) -> None:
         self._url = url
-        self._vocabulary = _vocabulary(model)
+        self._vocabulary, self._silence = _vocabulary(model)
         self._protocol = protocol
         self._system_prompt = system_prompt
         self._n_asked = 10**6  # other questions than the self-test's: nothing of those is known
@@ -159,14 +159,16 @@ class Colleagues:
         return (n_tokens - 1) / took_s if took_s >= _LEAST_SPAN_S else None
 
 
-def _vocabulary(model: Path) -> Vocabulary:
-    """Of a model file, without its weights."""
+def _vocabulary(model: Path) -> tuple[Vocabulary, object]:
+    """Of a model file, without its weights; and what has to be kept so that llama.cpp says nothing of it."""
     from llama_cpp import llama_cpp as llama  # here: it takes a second, and only this measurement needs it
 
     from appliance.engine.llama_backend import LlamaVocabulary
     from appliance.engine.llama_library import make_ready
 
+    silence = llama.llama_log_callback(lambda _level, _text, _data: None)
+    llama.llama_log_set(silence, None)
     make_ready()
     params = llama.llama_model_default_params()
     params.vocab_only = True
-    return LlamaVocabulary(llama.llama_model_load_from_file(str(model).encode("utf-8"), params))
+    return LlamaVocabulary(llama.llama_model_load_from_file(str(model).encode("utf-8"), params)), silence

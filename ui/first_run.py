@@ -187,7 +187,7 @@ class FirstRun:
         parts = {
             "refresh": f'<meta http-equiv="refresh" content="{_LOOK_AGAIN_S}">' if self._goes_on(step) else "",
             "body": alert + body,
-            "ways": _ways_html(step, language),
+            "ways": _ways_html(step, language, is_last=step == "test" and self._house.self_test.verdict is not None),
         }
         html = self._template.substitute({key: escape(value) for key, value in words.items()} | parts)
         return HTMLResponse(html, status_code=422 if problem else 200, headers=_HEADERS)
@@ -219,9 +219,13 @@ class FirstRun:
         library = self._house.library
         entries = await asyncio.to_thread(library.entries)
         able = [entry for entry in entries if entry.problem is None]
-        choices = "".join(_radio("model", e.key, e.name, _about(language, e), is_on=e.answers) for e in able)
         news = news_html(language, library.news) or download_html(language, library.download.state)
-        parts = [news, _form("model", language, choices + _button("use", say(language, "first_model_use")))]
+        parts = [news]
+        if len(able) > 1:
+            choices = "".join(_radio("model", e.key, e.name, _about(language, e), is_on=e.answers) for e in able)
+            parts.append(_form("model", language, choices + _button("use", say(language, "first_model_use"), "second")))
+        else:
+            parts += [f"<p>{escape(e.name)}<small>{escape(_about(language, e))}</small></p>" for e in able]
         if library.download.state.is_running:
             parts.append(
                 _form("model", language, _button("stop_download", say(language, "first_model_stop"), "second"))
@@ -229,7 +233,9 @@ class FirstRun:
         else:
             for offer in library.offers():
                 words = say(language, "first_model_download", size=size_text(offer.size_bytes))
-                name = f"<p>{escape(offer.file.removesuffix('.gguf'))}, {escape(offer.licence)}</p>"
+                quality = escape(say(language, f"model_quality_{quality_of(offer.n_weights)}"))
+                name = escape(f"{offer.file.removesuffix('.gguf')}, {offer.licence}")
+                name = f"<p>{name}<small>{quality}</small></p>"
                 hidden = f'<input type="hidden" name="file" value="{escape(offer.file)}">'
                 parts.append(_form("model", language, name + hidden + _button("download", words, "second")))
         parts.append(f'<p class="soft">{escape(say(language, "first_model_more"))}</p>')
@@ -269,12 +275,13 @@ def _blanks(step: Step) -> dict[str, object]:
 
 def _about(language: Language, entry: Entry) -> str:
     assert entry.facts is not None
-    quality = say(language, f"model_quality_{quality_of(entry.facts.n_weights)}")
+    mark = f"({say(language, 'models_answers')}) " if entry.answers else ""
+    quality = mark + say(language, f"model_quality_{quality_of(entry.facts.n_weights)}")
     room = "" if entry.fits else " " + say(language, "models_no_room", size=size_text(entry.memory_bytes))
     return f"{quality} {size_text(entry.facts.size_bytes)}{room}"
 
 
-def _ways_html(step: Step, language: Language) -> str:
+def _ways_html(step: Step, language: Language, *, is_last: bool) -> str:
     """Where else to go from here: on, out, and to the other language."""
     number = STEPS.index(step)
     ways = []
@@ -287,7 +294,7 @@ def _ways_html(step: Step, language: Language) -> str:
     ways.append(
         f'<a href="{escape(_address(step, other))}" lang="{lang}">{escape(say(language, "switch_language"))}</a>'
     )
-    leave = _form(step, language, _button("finish", say(language, "first_skip_all"), "second"))
+    leave = "" if is_last else _form(step, language, _button("finish", say(language, "first_skip_all"), "second"))
     return f'{"".join(ways)}<span class="soft">{escape(say(language, "first_later"))}</span>{leave}'
 
 

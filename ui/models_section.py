@@ -47,13 +47,13 @@ class ModelsSection:
 
     def labelled(self) -> list[gr.components.Component]:
         """Those whose words depend on the language alone, in the order of `_labels`."""
-        return [self.use, self.look, self.hint, self.download, self.stop, self.path, self.bring, self.upload]
+        return [self.use, self.look, self.hint, self.download, self.path, self.bring, self.upload]
 
 
 def build(language: Language) -> ModelsSection:
     """Create the components inside the open Blocks. What is in them comes with the first look."""
-    words = _words("models")
     news = _words("models_news")
+    words = _words("models")
     choice = gr.Radio([], value="", label=say(language, "models_choose"), elem_id="models_choice")
     with gr.Row():
         use = _button(language, "use", "primary")
@@ -62,7 +62,7 @@ def build(language: Language) -> ModelsSection:
     hint = _words("models_hint")
     with gr.Row():
         download = _button(language, "download")
-        stop = _button(language, "stop")
+        stop = gr.Button(say(language, "models_stop"), elem_id="models_stop", size="sm", visible=False)
     path = gr.Textbox("", label=say(language, "models_path"), elem_id="models_path", max_lines=1)
     bring = _button(language, "bring")
     upload = _words("models_upload")
@@ -87,7 +87,7 @@ class ModelsHandlers:
 
     def wire(self, section: ModelsSection, demo: gr.Blocks) -> None:
         """Connect the events; `demo` is the Blocks the section is in."""
-        listed = [section.words, section.news, section.choice, section.offer, section.seen]
+        listed = [section.words, section.news, section.choice, section.offer, section.stop, section.seen]
         everything = [*listed, *section.labelled()]
         self._on(demo.load, self.show, [], everything, "show_models")
         self._on(section.look.click, self.show, [], everything, "look_at_models")
@@ -121,7 +121,7 @@ class ModelsHandlers:
         language = self._link.language(request)
         if seen == str(self._library.n_changes):
             news = self._news(language) if self._library.is_at_work else gr.skip()
-            return [gr.skip(), news, gr.skip(), gr.skip(), gr.skip()]
+            return [gr.skip(), news, gr.skip(), gr.skip(), gr.skip(), gr.skip()]
         return await self._listed(language)
 
     async def use(self, key: str, request: gr.Request) -> list[Any]:
@@ -157,6 +157,7 @@ class ModelsHandlers:
             self._news(language),
             gr.update(choices=able, value=present, label=say(language, "models_choose")),
             gr.update(choices=offers, value=offers[0][1] if offers else "", label=offered),
+            gr.update(value=say(language, "models_stop"), visible=self._library.download.state.is_running),
             str(n_changes),
         ]
 
@@ -174,12 +175,12 @@ def news_html(language: Language, news: News) -> str:
 
 def _labels(language: Language) -> list[Any]:
     """For `ModelsSection.labelled`."""
-    use, look, download, stop, bring = (
-        gr.update(value=say(language, f"models_{name}")) for name in ("use", "look", "download", "stop", "bring")
+    use, look, download, bring = (
+        gr.update(value=say(language, f"models_{name}")) for name in ("use", "look", "download", "bring")
     )
     hint = _paragraph(say(language, "models_download_hint"))
     path = gr.update(label=say(language, "models_path"))
-    return [use, look, hint, download, stop, path, bring, upload_html(language)]
+    return [use, look, hint, download, path, bring, upload_html(language)]
 
 
 def models_html(language: Language, entries: list[Entry], *, is_locked: bool = False) -> str:
@@ -213,7 +214,9 @@ def download_html(language: Language, state: DownloadState) -> str:
         "size": size_text(state.size_bytes),
         "percent": percent,
     }
-    return _paragraph(say(language, f"download_{key}", **{**sizes, **state.values}), "alert" if state.code else "")
+    words = say(language, f"download_{key}", **{**sizes, **state.values})
+    bar = f'<progress value="{percent}" max="100" aria-hidden="true"></progress>' if state.phase == "loading" else ""
+    return _paragraph(words, "alert" if state.code else "") + bar
 
 
 def problem_text(language: Language, error: ModelFileError) -> str:

@@ -29,8 +29,6 @@ def verdict_html(language: Language, verdict: Verdict, *, is_of_this_model: bool
     day = datetime.fromtimestamp(verdict.at).astimezone().strftime("%Y-%m-%d")
     key = "test_of_threads" if verdict.n_threads else "test_of"
     lines = [say(language, key, model=verdict.model_name, day=day, threads=verdict.n_threads)]
-    if not is_of_this_model:
-        lines.append(say(language, "test_outdated"))
     memory, disk = size_text(verdict.free_memory_bytes), size_text(verdict.free_disk_bytes)
     lines.append(say(language, "test_room", memory=memory, disk=disk))
     if verdict.free_memory_bytes < _LITTLE_MEMORY_BYTES:
@@ -38,7 +36,8 @@ def verdict_html(language: Language, verdict: Verdict, *, is_of_this_model: bool
     if verdict.free_disk_bytes < _LITTLE_DISK_BYTES:
         lines.append(say(language, "test_little_disk"))
     details = "".join(f"<p>{escape(line)}</p>" for line in lines)
-    return f'<p class="promise"><strong>{escape(promise(language, verdict))}</strong></p>{details}'
+    outdated = "" if is_of_this_model else f'<p role="alert">{escape(say(language, "test_outdated"))}</p>'
+    return f'{outdated}<p class="promise"><strong>{escape(promise(language, verdict))}</strong></p>{details}'
 
 
 def state_html(language: Language, state: SelfTestState) -> str:
