@@ -87,7 +87,8 @@ MODELS: Final = {
         "Behind a proxy, set download_proxy; for a mirror, download_endpoint. A file from a memory stick does as well.",
         "download_not_found": "The model site does not have this file.",
         "download_refused": "The model site refuses it (status {status}). A mirror can be set as download_endpoint.",
-        "download_no_hash": "The model site does not say what the file must be, so it is not taken. Is the mirror right?",
+        "download_no_hash": "The model site does not say what the file must be, "
+        "so it is not taken. Is the mirror set right?",
         "download_disk": "It does not fit on the disk: {need_mb} MB are needed, {free_mb} MB are free.",
         "download_cut": "The connection ended too early. Download goes on from where it was.",
         "download_write": "The file cannot be written ({reason}). Please check the disk.",

@@ -63,7 +63,7 @@ def test_from_nothing_to_a_colleagues_first_answer(fresh, new_page, tmp_path, lo
     page.fill("[name=again]", PASSWORD)
     page.get_by_role("button", name=say(language, "first_next")).click()
     heading(page, say(language, "first_model"))
-    expect(page.locator("form").first).to_contain_text("SmolLM2")
+    expect(page.locator("main")).to_contain_text("SmolLM2")
     shot(page, tmp_path, "3")
     page.get_by_role("link", name=say(language, "first_next")).click()
     heading(page, say(language, "first_test"))
