@@ -48,6 +48,23 @@ def test_busy_says_so_at_once_and_keeps_the_text(narrow_app: Program, visit: Vis
     settled(late.questions, ["let me in"])
 
 
+@pytest.mark.parametrize(("locale", "sentence"), [("zh-CN", "出了点问题"), ("en-US", "Something went wrong here.")])
+def test_a_fault_of_the_program_is_said_and_keeps_the_text(
+    app: Program, visit: Visit, locale: str, sentence: str
+) -> None:
+    chat = visit(app, locale=locale)
+    chat.page.route("**/queue/join*", lambda route: route.fulfill(status=500, body="no"), times=1)
+    chat.send("let me in")
+    expect(chat.page.locator("#place")).to_contain_text(sentence)
+    chat.wait_for("idle")
+    chat.page.wait_for_timeout(500)  # it stays there
+    expect(chat.page.locator("#place")).to_contain_text(sentence)
+    assert chat.box.input_value() == "let me in"
+    chat.box.press("Enter")
+    assert chat.wait_answered() == "let me in"
+    chat.hides("place")
+
+
 def test_those_who_wait_see_their_place(narrow_app: Program, visit: Visit) -> None:
     first, second, third = (visit(narrow_app) for _ in range(3))
     first.send(LONG)

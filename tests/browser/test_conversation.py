@@ -172,6 +172,20 @@ def test_it_speaks_the_browsers_language(app: Program, visit: Visit) -> None:
     expect(chat.page.locator("#header")).to_contain_text("由本机的 Echo 回答")
 
 
+def test_nothing_on_the_chinese_page_is_left_in_english(app: Program, visit: Visit) -> None:
+    chat = visit(app, locale="zh-CN")
+    chat.ask("```js\nlet a\n```")
+    chat.page.locator("#conversation .bot-row .acts").wait_for()
+    names = chat.js(
+        """Array.from(document.querySelectorAll("button, [aria-label], [title], [placeholder]"))
+        .filter((one) => one.checkVisibility() && !one.matches("#conversations *, #language, .katex *"))
+        .flatMap((one) => [one.ariaLabel, one.title, one.placeholder, one.matches("button") && one.textContent])
+        .map((name) => (name || "").trim()).filter(Boolean)"""
+    )
+    assert len(names) > 15
+    assert [name for name in names if not any(char > "\u3000" for char in name)] == []
+
+
 def test_the_language_switch_lasts(app: Program, visit: Visit) -> None:
     chat = visit(app)
     chat.ask("hello")
@@ -271,6 +285,17 @@ def test_a_phone_never_scrolls_sideways(app: Program, visit: Visit) -> None:
     assert chat.js("document.scrollingElement.scrollWidth") == 360
     chat.ask("```\n" + "x" * 90 + "\n```\n|a|b|\n|-|-|\n|" + "y" * 60 + "|" + "z" * 20 + "|")
     assert chat.js("document.scrollingElement.scrollWidth") == 360
+    chat.ask(
+        "|prices|without tax|remarks about this row|\n|-|-|-|\n|19.90|1025.00|" + "long enough to be wide " * 4 + "|"
+    )
+    number = chat.page.locator("#conversation td:has-text('1025.00')")
+    n_lines = """(cell) => {
+      const words = document.createRange();
+      words.selectNodeContents(cell);
+      return words.getClientRects().length;
+    }"""
+    assert number.evaluate(n_lines) == 1, "no number in pieces"
+    assert chat.js("document.scrollingElement.scrollWidth") == 360
     for name in ("send", "new_chat", "menu", "language"):
         box = chat.page.locator(f"#{name}").bounding_box()
         assert box["x"] >= 0
@@ -290,6 +315,7 @@ def test_a_reader_who_scrolled_up_stays_there(app: Program, visit: Visit) -> Non
     chat.page.wait_for_timeout(600)
     assert abs(float(str(chat.js("scrollY"))) - before) < 5
     chat.shows("newest")
+    assert chat.page.locator("#newest").bounding_box()["width"] > 30, "large enough for a finger"
     chat.click("newest")
     chat.wait_until("document.scrollingElement.scrollHeight - innerHeight - scrollY < 60")
 

@@ -12,6 +12,7 @@ from tests.browser.driver import Chat, Visit, settled
 from tests.system.program import Program
 
 TITLES = "#conversations .open"
+COMPOSED_ENTER = {"key": "Enter", "keyCode": 229, "isComposing": True, "bubbles": True}
 
 
 def lists(chat: Chat, wanted: list[str]) -> None:
@@ -91,8 +92,10 @@ def test_yesterdays_conversation_is_found_and_gone_on_with(app: Program, visit: 
     lists(chat, ["about trains", "about apples"])
     chat.page.locator("#find").fill("PEARS")
     lists(chat, ["about apples"])
-    chat.page.locator("#find").fill("")
     open_conversation(chat, "about apples")
+    if width == 360:  # the list has closed itself, and shows everything when it is opened next
+        lists(chat, ["about trains", "about apples"])
+    chat.page.locator("#find").fill("", force=True)
     settled(chat.questions, ["about apples", "and pears"])
     settled(chat.answers, ["about apples", "and pears"])
     assert chat.ask("and plums") == "and plums"
@@ -200,6 +203,31 @@ def test_rename_pin_and_delete(app: Program, visit: Visit) -> None:
     lists(chat, ["Invoices"])
 
 
+def test_a_name_is_typed_with_an_input_method_and_given_up_with_escape(app: Program, visit: Visit) -> None:
+    chat = visit(app, locale="zh-CN", width=360, height=740)
+    chat.ask("first")
+    choose(chat, "first", "rename")
+    name = chat.page.locator("#conversations .name")
+    name.fill("fa piao")
+    name.evaluate("(field, options) => field.dispatchEvent(new KeyboardEvent('keydown', options))", COMPOSED_ENTER)
+    expect(name).to_have_value("fa piao")
+    chat.page.keyboard.press("Escape")
+    lists(chat, ["first"])
+    chat.shows("find")
+
+
+def test_what_was_read_just_before_the_program_died_is_kept(app: Program, visit: Visit) -> None:
+    chat = visit(app)
+    chat.ask("one")
+    chat.wait_until("window.officeChat.turns.length === 1")
+    chat.page.route("**/conversation", lambda route: route.abort())
+    chat.ask("two")
+    kept = "JSON.parse(Object.entries(localStorage).find(([key]) => key.startsWith('office-chat-c-'))[1])"
+    chat.wait_until(f"{kept}.turns.length === 2")
+    assert chat.js(f"{kept}.turns.map(({{question, text}}) => [question, text])") == [["one", "one"], ["two", "two"]]
+    assert chat.js(f"{kept}.asked") == ""
+
+
 def test_deleting_the_open_conversation_empties_the_page_and_the_server(app: Program, visit: Visit) -> None:
     chat = visit(app)
     chat.ask("delete me")
@@ -228,7 +256,7 @@ def test_export_gives_the_words_as_they_are(app: Program, visit: Visit) -> None:
 def test_a_temporary_chat_is_kept_nowhere(app: Program, visit: Visit) -> None:
     chat = visit(app)
     chat.click("temporary")
-    expect(chat.page.locator("#welcome")).to_contain_text("kept nowhere")
+    expect(chat.page.locator("#welcome")).to_contain_text("not listed here")
     chat.ask("between us")
     lists(chat, [])
     tab = chat.js("sessionStorage.getItem('office-chat-tab')")

@@ -11,11 +11,8 @@ N_TURNS = 40
 LONG = ("word, " * 40).strip()
 
 
-def keep_a_long_one(chat: Chat) -> None:
-    """A conversation of forty turns, put where the page keeps them, and opened."""
-    turns = [
-        {"question": f"question {k}", "text": f"**answer** {k}\n\n```python\nx = {k}\n```"} for k in range(N_TURNS)
-    ]
+def keep(chat: Chat, turns: list[dict[str, str]]) -> None:
+    """A conversation, put where the page keeps them, and opened."""
     entry = {"title": "a long one", "named": True, "at": 1, "turns": turns}
     chat.page.evaluate(
         "([key, entry]) => localStorage.setItem(key, entry)",
@@ -24,13 +21,16 @@ def keep_a_long_one(chat: Chat) -> None:
     chat.page.reload()
     chat.ready()
     chat.page.locator("#conversations .open").click()
-    chat.page.wait_for_function(f"() => document.querySelectorAll('#conversation .said').length === {N_TURNS}")
-    chat.page.wait_for_function(f"() => document.querySelectorAll('#conversation .acts').length === {2 * N_TURNS}")
+    chat.page.wait_for_function(f"() => document.querySelectorAll('#conversation .said').length === {len(turns)}")
+    chat.page.wait_for_function(f"() => document.querySelectorAll('#conversation .acts').length === {2 * len(turns)}")
 
 
 def test_case_47_a_long_conversation_is_left_alone_while_an_answer_is_written(app: Program, visit: Visit) -> None:
     chat = visit(app)
-    keep_a_long_one(chat)
+    keep(
+        chat,
+        [{"question": f"question {k}", "text": f"**answer** {k}\n\n```python\nx = {k}\n```"} for k in range(N_TURNS)],
+    )
     chat.send(LONG)
     chat.wait_writing_text()
     chat.js(

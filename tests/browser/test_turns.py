@@ -31,7 +31,11 @@ def test_every_copy_control_copies_what_was_written(app: Program, visit: Visit) 
     chat = visit(app)
     chat.ask("one")
     chat.ask(MARKDOWN)
-    chat.page.locator("#conversation .bot-row .copy_code_button").click()
+    code = chat.page.locator("#conversation .bot-row .copy_code_button")
+    code.click()
+    expect(code.locator(".check")).to_have_css("opacity", "1")
+    icon, tick = (code.locator(css).bounding_box() for css in (".copy-text svg", ".check svg"))
+    assert all(abs(icon[side] - tick[side]) < 4 for side in "xy"), "the tick stands where the icon was"
     assert pasted(chat) == "def f(x):\n\treturn x  # <b>"
     act(chat, "copy", "bot-row")
     assert pasted(chat) == MARKDOWN
@@ -72,6 +76,7 @@ def test_an_edited_question_replaces_what_came_after_it(app: Program, visit: Vis
     chat.box.press("Enter")
     chat.wait_writing_text()
     settled(chat.questions, ["one", "another two, which takes some time to be written"])
+    chat.hides("edit")
     chat.wait_for("idle")
     chat.wait_until("document.querySelectorAll('#conversation .bot-row').length === 2")
     settled(chat.answers, ["one", "another two, which takes some time to be written"])

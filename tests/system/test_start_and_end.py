@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import stat
@@ -185,6 +186,38 @@ def test_case_21_nobody_off_this_pc_is_looked_up_or_called_by_the_start_or_a_cha
     ours = ("'127.", "'::1", "'localhost", "'0.0.0.0", f"'{socket.gethostname()}'")
     nowhere = "'192.0.2.1'"  # a datagram socket that sends nothing; it tells this PC's address on the way out
     assert [name for name in called if not name.startswith((*ours, nowhere))] == []
+
+
+SPY = """
+import os, socket
+
+open(os.environ["LOOKED_UP"], "a", encoding="utf-8").write("began localhost\\n")
+
+def spied(name, look_up):
+    def look(host, *more, **rest):
+        with open(os.environ["LOOKED_UP"], "a", encoding="utf-8") as file:
+            file.write(f"{name} {host}\\n")
+        return look_up(host, *more, **rest)
+    return look
+
+for name in ("getaddrinfo", "gethostbyname", "gethostbyname_ex"):
+    setattr(socket, name, spied(name, getattr(socket, name)))
+"""
+
+
+def test_case_21_no_name_of_the_internet_is_looked_up(start, tmp_path):
+    """So that it starts and answers where there is no internet, and where a look-up hangs."""
+    (tmp_path / "sitecustomize.py").write_text(SPY, encoding="utf-8")
+    looked_up = tmp_path / "looked-up"
+    wishes = {"GRADIO_ANALYTICS_ENABLED": "True", "HF_HUB_OFFLINE": "0"}  # of the surroundings: they count for nothing
+    program = start(env={"PYTHONPATH": str(tmp_path), "LOOKED_UP": str(looked_up)} | wishes).wait_ready()
+    assert httpx.get(program.url, trust_env=False).status_code == 200
+    assert ask(program.url, "hello").json()["choices"][0]["message"]["content"] == "hello"
+    program.terminate()
+    assert looked_up.read_text(encoding="utf-8").count("began") > 1, "in the engine's process too"
+    names = {line.split()[1] for line in looked_up.read_text(encoding="utf-8").splitlines()}
+    own = {"localhost", "None", socket.gethostname(), socket.getfqdn()}
+    assert [name for name in names - own if not re.fullmatch(r"[\d.]+|[\da-f:]*:[\da-f:]*", name)] == []
 
 
 def test_not_ready_before_ready(start):

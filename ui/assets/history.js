@@ -5,8 +5,7 @@
   "use strict";
   const chat = window.officeChat;
   if (!chat || chat.open) return;
-  const { word, byId, box, inTab, inBrowser, pause, on, element } = chat;
-  const root = document.documentElement;
+  const { word, byId, all, root, box, inTab, inBrowser, pause, on, element, aria } = chat;
   const PREFIX = "office-chat-c-";
   const WIDE = window.matchMedia("(min-width: 68rem)");
 
@@ -31,7 +30,7 @@
   };
   const entries = () =>
     ids().map((id) => ({ id, ...read(id) })).filter(({ turns }) => Array.isArray(turns))
-      .sort((a, b) => Boolean(b.pinned) - Boolean(a.pinned) || b.at - a.at);
+      .sort((a, b) => !!b.pinned - !!a.pinned || b.at - a.at);
   // The title, numbered where another conversation has the same.
   const unlike = (title) => {
     const others = entries().filter(({ id }) => id !== chat.tab).map((entry) => entry.title);
@@ -47,7 +46,7 @@
     const entry = { turns: [], ...before, ...changes };
     if (changes.asked || newest(entry) !== newest(before)) entry.at = Date.now();
     const first = entry.turns.length ? entry.turns[0].question : entry.asked || "";
-    if (!entry.named) entry.title = unlike(Array.from(first.trim().split("\n")[0]).slice(0, 60).join(""));
+    if (!entry.named) entry.title = unlike([...first.trim().split("\n")[0]].slice(0, 60).join(""));
     write(chat.tab, entry);
     draw();
   };
@@ -61,7 +60,11 @@
   const sync = async () => {
     const id = chat.tab;
     const got = await fromServer();
-    if (!got || got.running || id !== chat.tab) return;
+    if (id !== chat.tab || got?.running) return;
+    // The program is gone before it could tell what it wrote: what is read here is kept.
+    const unheard = got ? [] : chat.unheard();
+    if (unheard.length) save({ turns: [...chat.turns, ...unheard], asked: "" });
+    if (!got) return;
     const { turns } = got;
     if (!turns.length && chat.turns.length && root.dataset.empty === "no") return; // only this browser has it
     forgottenAt = turns.length ? Date.now() + got.forgotten_in_s * 1000 : 0;
@@ -165,7 +168,11 @@
   const forgotten = element("p", { id: "forgotten" });
   const toggle = (isOpen, isChosen) => {
     root.dataset.side = isOpen ? "open" : "closed";
-    if (byId("menu")) byId("menu").setAttribute("aria-expanded", isOpen);
+    if (byId("menu")) aria(byId("menu"), "expanded", isOpen);
+    if (!isOpen && find.value) {
+      find.value = "";
+      draw();
+    }
     if (isChosen && WIDE.matches) inBrowser.set("side", root.dataset.side);
     if (isChosen) setTimeout(() => (isOpen ? find : byId("menu")).focus(), 50); // once it can be seen
   };
@@ -179,7 +186,7 @@
   const ACTIONS = {
     rename: ({ id, title }, item) => {
       const name = element("input", { className: "name", value: title, maxLength: 120 });
-      name.setAttribute("aria-label", word("page_rename"));
+      aria(name, "label", word("page_rename"));
       const done = () => {
         name.remove();
         if (name.value.trim() && name.value !== title) change(id, { title: name.value.trim(), named: true });
@@ -188,7 +195,8 @@
       name.addEventListener("blur", done, { once: true });
       name.addEventListener("keydown", ({ key }) => {
         if (key === "Escape") name.value = title;
-        if (key === "Escape" || key === "Enter") name.blur();
+        else if (key !== "Enter") return;
+        name.blur();
       });
       item.replaceChildren(name);
       name.select();
@@ -223,7 +231,7 @@
     if (!open) return null;
     const more = open.previousSibling;
     open.remove();
-    more.setAttribute("aria-expanded", "false");
+    aria(more, "expanded", "false");
     return more;
   };
   // Today's time; yesterday, some days ago; a date.
@@ -239,16 +247,16 @@
     const name = element("button", { className: "open", textContent: title, title });
     const age = element("time", { textContent: when(entry.at) });
     const more = element("button", { className: "act more" });
-    more.setAttribute("aria-label", word("page_menu", { title }));
-    more.setAttribute("aria-expanded", "false");
+    aria(more, "label", word("page_menu", { title }));
+    aria(more, "expanded", "false");
     const item = element("li", {}, name, age, more);
     if (entry.pinned) name.prepend(element("span", { className: "pinned", title: word("page_pinned") }));
-    if (entry.id === chat.tab) name.setAttribute("aria-current", "true");
+    if (entry.id === chat.tab) aria(name, "current", "true");
     name.addEventListener("click", () => chat.open(entry.id));
     more.addEventListener("click", () => {
       if (dropMenu() === more) return;
       item.append(menuOf(entry, item));
-      more.setAttribute("aria-expanded", "true");
+      aria(more, "expanded", "true");
       item.lastChild.firstChild.focus();
       item.lastChild.scrollIntoView({ block: "nearest" });
     });
@@ -271,11 +279,11 @@
     const key = isTemporary() ? "page_forgotten_temporary" : Date.now() < forgottenAt ? "page_forgotten_in" : "page_forgotten";
     const line = chat.turns.length && (forgottenAt || !isTemporary()) ? word(key, { n }) : "";
     if (forgotten.textContent !== line) forgotten.textContent = line;
-    byId("temporary").setAttribute("aria-pressed", isTemporary());
+    aria(byId("temporary"), "pressed", isTemporary());
     root.dataset.temporary = isTemporary() ? "yes" : "no";
   };
   // ---- what is wanted of every answer: fields of the page, kept here, sent with each question --------------------------
-  const wishFields = () => Array.from(document.querySelectorAll("[data-wish]"));
+  const wishFields = () => all("[data-wish]");
   const fillWishes = () => {
     const wishes = parsed("wishes") || {};
     for (const field of wishFields()) if (field !== document.activeElement) field.value = wishes[field.dataset.wish] || "";
@@ -283,8 +291,8 @@
   };
   const drawWords = () => {
     fillWishes();
-    byId("side").setAttribute("aria-label", byId("menu").textContent.trim());
-    find.setAttribute("aria-label", find.placeholder = word("page_find"));
+    aria(byId("side"), "label", byId("menu").textContent.trim());
+    aria(find, "label", find.placeholder = word("page_find"));
     draw();
   };
   const prepare = () => {
@@ -294,7 +302,7 @@
     side.setAttribute("translate", "no");
     (byId("wishes") || byId("forget")).before(list, forgotten);
     side.prepend(find);
-    byId("menu").setAttribute("aria-controls", "side");
+    aria(byId("menu"), "controls", "side");
     toggle(root.dataset.side === "open");
     find.addEventListener("input", draw);
     on("click", ({ target }) => {
@@ -310,8 +318,8 @@
       if (!target.closest("#conversations li") && dropMenu()) draw();
       if (!WIDE.matches && root.dataset.side === "open" && !target.closest("#side, #menu")) toggle(false);
     });
-    on("keydown", ({ key }) => {
-      if (key !== "Escape") return;
+    on("keydown", ({ key, target }) => {
+      if (key !== "Escape" || !target.isConnected) return; // that of a name that was being changed is its own
       const more = dropMenu();
       if (more) more.focus();
       else if (!WIDE.matches && root.dataset.side === "open") toggle(false, true);

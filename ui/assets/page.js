@@ -12,6 +12,7 @@
   if (root.dataset.chat) return; // the head can be mounted twice
   const config = JSON.parse(document.querySelector('meta[name="office-chat"]').content);
   const byId = (id) => document.getElementById(id);
+  const all = (css) => Array.from(document.querySelectorAll(css));
   const first = (css) => document.querySelector(css);
   const box = () => first("#box textarea");
 
@@ -25,6 +26,7 @@
     made.append(...children);
     return made;
   };
+  const aria = (node, name, value) => node.setAttribute("aria-" + name, value);
   // A line that a screen reader says when it changes.
   const status = (id) => {
     const made = element("div", { id });
@@ -80,9 +82,11 @@
   if (!config.words[language]) language = config.built;
   const word = (key, values = {}) =>
     config.words[language][key].replace(/\{(\w+)\}/g, (_, name) => values[name]);
-  // What turns.js and history.js need of this file, and what they hang on it.
+  // What turns.js and history.js need of this file. history.js hangs on it: asking (a question is about to go; may add
+  // headers), over (nothing is under way any more), restored (the page was loaded), kept (what the browser had of a
+  // conversation is on the page), relabelled and forgotten.
   const chat = window.officeChat = {
-    config, word, inTab, inBrowser, randomId, box, byId, pause, isTaken, at, swallow, on, element, status,
+    config, word, inTab, inBrowser, randomId, box, byId, all, root, pause, isTaken, at, swallow, on, element, aria, status,
     place: () => get("place"),
     get tab() { return tab; },
     set tab(id) { tab = id; inTab.set("tab", id); },
@@ -96,12 +100,6 @@
       if (state !== "idle") byId("stop").click();
       while (state !== "idle") await pause(30);
     },
-    asking: nothing, // a question is about to go; may add headers
-    over: nothing, // nothing is under way any more
-    restored: nothing, // the page was loaded
-    kept: nothing, // what the browser had of a conversation is on the page
-    relabelled: nothing,
-    forgotten: nothing,
   };
   const showLanguage = () => {
     root.lang = language === "zh" ? "zh-CN" : "en";
@@ -150,7 +148,7 @@
     // The login is over, or the passcode is a new one. A reload leads to the login page and back, the draft is kept.
     if (response.status === 401 && !isLeaving) location.reload();
     // Gradio's own words for this are hidden. A refused question (422) comes with a sentence.
-    if (event && !response.ok && response.status !== 422) say(word("page_failed"));
+    if (event && !response.ok && response.status !== 422) chat.tell(word("page_failed"));
     if (isQuestion) response.ok ? joined() : settled();
     if (isQuestion && response.status === 422) refused();
     // The answer is in the page once Gradio has read the response and drawn it.
@@ -179,13 +177,11 @@
   };
 
   // ---- 2. keys -----------------------------------------------------------------------------------------------
-  // While an input method composes, Enter belongs to it. Safari ends the composition before the key arrives, so that
-  // only keyCode 229 tells. Captured at the window: Gradio listens on the text area itself.
+  // While an input method composes, the keys belong to it, in every field. Safari ends the composition before the key
+  // arrives, so that only keyCode 229 tells. Captured at the window: Gradio listens on the text area itself.
   const keyed = (event) => {
-    if (event.key !== "Enter" || event.target !== box()) return;
-    if (event.isComposing || event.keyCode === 229) {
-      event.stopImmediatePropagation();
-    } else if (!event.shiftKey && !maySend()) swallow(event);
+    if (event.isComposing || event.keyCode === 229) event.stopImmediatePropagation();
+    else if (event.key === "Enter" && event.target === box() && !event.shiftKey && !maySend()) swallow(event);
   };
   on("keydown", keyed, true);
   on("keypress", keyed, true);
@@ -195,8 +191,8 @@
   // `run` is what was pressed last. During "again" and "go_on" the style sheet hides the turn that is written anew.
   let state = "idle";
   let lastContact = Date.now();
-  const isLive = () => Boolean(first("#live .said"));
-  const maySend = () => state === "idle" && !isLost && Boolean(box() && box().value.trim());
+  const isLive = () => !!first("#live .said");
+  const maySend = () => state === "idle" && !isLost && !!box()?.value.trim();
 
   const setState = (next) => {
     if (next === state) return;
@@ -217,7 +213,7 @@
   const showButtons = () => {
     const send = byId("send");
     if (send) send.disabled = !maySend();
-    const rows = document.querySelectorAll("#conversation .message-row");
+    const rows = all("#conversation .message-row");
     root.dataset.empty = rows.length || isLive() ? "no" : "yes";
     const last = rows[rows.length - 1];
     root.dataset.more = last && last.querySelector(".note.more") ? "yes" : "no";
@@ -332,8 +328,7 @@
     const question = inTab.get("asked");
     if (!question) return;
     inTab.set("asked", "");
-    const said = Array.from(document.querySelectorAll("#talk .said"), (bubble) => bubble.textContent);
-    if (!box().value && !said.includes(question)) fillBox(question);
+    if (!box().value && !all("#talk .said").some((bubble) => bubble.textContent === question)) fillBox(question);
   };
   // What is looked at: while a question waits, its place; while it is answered, whether it still is, for Gradio's stream
   // can be lost without a sound; while nothing happens, whether the program is still the same. (/room, unlike /place,
@@ -457,10 +452,9 @@
     for (const id of ["conversation", "live"]) byId(id).setAttribute("translate", "no");
     new MutationObserver(liveChanged).observe(byId("live"), WHOLE_TREE);
     new MutationObserver(() => {
-      // Gradio names a message by its Markdown source; the words themselves are what a screen reader should say.
-      for (const message of document.querySelectorAll("#conversation [aria-label][data-testid]")) {
-        message.removeAttribute("aria-label");
-      }
+      // Gradio names a message by its Markdown source and the whole in English; the words themselves are what a screen
+      // reader should say.
+      for (const named of all("#conversation :is([data-testid], [role=log])")) named.removeAttribute("aria-label");
       showButtons();
     }).observe(byId("conversation"), WHOLE_TREE);
     new ResizeObserver(follow).observe(first(".gradio-container") || document.body);
@@ -487,7 +481,6 @@
   root.dataset.login = config.login;
   root.dataset.mayWish = config.wishes;
   root.dataset.empty = "yes";
-  root.dataset.more = root.dataset.inLine = root.dataset.away = root.dataset.ready = "no";
   showLanguage();
   // Gradio writes the title the page was built with once more when it mounts.
   new MutationObserver(() => { if (document.title !== word("title")) document.title = word("title"); })

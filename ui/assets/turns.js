@@ -5,7 +5,7 @@
   "use strict";
   const chat = window.officeChat;
   if (!chat || chat.turns) return;
-  const { word, byId, box, on, element, status } = chat;
+  const { word, byId, all, root, box, on, element, aria, status } = chat;
   chat.turns = [];
 
   // ---- copying: the clipboard API is there in a secure context only, which http://<LAN address> is not --------
@@ -43,7 +43,7 @@
     turns.map(({ question, text }) => `${question.replace(/^/gm, "> ")}\n\n${text}\n`).join("\n");
 
   // ---- the buttons of a turn --------------------------------------------------------------------------------
-  const bubbles = () => Array.from(document.querySelectorAll("#conversation .said"));
+  const bubbles = () => all("#conversation .said");
   const rowOf = (bubble) => bubble.closest(".message-row");
   const after = (row) => {
     const rows = [];
@@ -55,9 +55,9 @@
     made.dataset.act = act;
     return made;
   };
-  const label = (made) => {
-    made.title = word("page_" + made.dataset.act);
-    made.setAttribute("aria-label", made.title);
+  const label = (made, what = made.dataset.act) => {
+    made.title = word("page_" + what);
+    aria(made, "label", made.title);
   };
   const buttons = (row, acts) => {
     let place = row.querySelector(".acts");
@@ -69,6 +69,7 @@
     return place;
   };
   const decorate = () => {
+    for (const made of all("#conversation .copy_code_button")) label(made, "copy"); // Gradio's own speaks English
     for (const [k, bubble] of bubbles().entries()) {
       const turn = chat.turns[k];
       if (!turn) break;
@@ -79,11 +80,16 @@
       const place = buttons(answer, ["copy", "good", "bad"]);
       place.hidden = !turn.text;
       for (const made of place.children) {
-        if (made.dataset.act !== "copy") made.setAttribute("aria-pressed", String(turn.verdict === made.dataset.act));
+        if (made.dataset.act !== "copy") aria(made, "pressed", turn.verdict === made.dataset.act);
       }
     }
   };
   chat.show = (turns) => { chat.turns = turns; decorate(); };
+  // The turns that the page has and `chat.turns` has not, in the words that can be seen.
+  chat.unheard = () => bubbles().slice(chat.turns.length).map((bubble) => {
+    const answer = after(rowOf(bubble)).slice(1).map((row) => row.innerText);
+    return { question: bubble.textContent, text: answer.join("\n\n").trim() };
+  });
 
   const rate = async (k, verdict) => {
     const turn = chat.turns[k];
@@ -98,11 +104,11 @@
   let editing = null; // which turn
   let draft = "";
   const mark = (css) => {
-    for (const row of document.querySelectorAll("#conversation .message-row")) row.classList.remove("dim", "gone");
+    for (const row of all("#conversation .message-row")) row.classList.remove("dim", "gone");
     if (editing === null || !bubbles()[editing]) return;
     for (const row of after(rowOf(bubbles()[editing]))) row.classList.add(css);
   };
-  const show = (isEditing) => { document.documentElement.dataset.editing = isEditing; };
+  const show = (isEditing) => { root.dataset.editing = isEditing; };
   const edit = (k) => {
     if (chat.state !== "idle") return;
     if (editing === null) draft = box().value;
@@ -134,7 +140,7 @@
   // ---- the counter: code points, as the server counts --------------------------------------------------------
   const count = () => {
     const { limit } = chat.config;
-    const n = Array.from(box().value.trim()).length;
+    const n = [...box().value.trim()].length;
     byId("count").dataset.over = n > limit;
     const [shown, most] = [n, limit].map((number) => number.toLocaleString(chat.locale));
     byId("count").textContent = n < limit * 0.8 ? "" : word(n > limit ? "page_over" : "page_count", { n: shown, limit: most });
