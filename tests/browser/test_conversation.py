@@ -10,6 +10,7 @@ from playwright.sync_api import expect
 
 from tests.browser.driver import Chat, Visit, settled
 from tests.system.program import Program
+from ui.interface import ASSETS
 
 COLLECT_TEXTS = """() => {
   window.texts = [];
@@ -160,8 +161,12 @@ def test_no_tab_holds_a_connection_of_its_own(app: Program) -> None:
     assert config["connect_heartbeat"] is False
 
 
-def test_the_page_says_which_model_answers(app: Program, visit: Visit) -> None:
-    expect(visit(app).page.locator("#header")).to_contain_text("Echo")
+def test_the_page_says_which_model_answers_and_not_what_it_is_made_with(app: Program, visit: Visit) -> None:
+    chat = visit(app)
+    expect(chat.page.locator("#header")).to_contain_text("Echo")
+    assert "gradio" not in str(chat.js("document.body.innerText")).lower()
+    expect(chat.page.locator("footer:visible")).to_have_count(0)
+    assert chat.page.request.get(f"http://127.0.0.1:{app.port}/favicon.ico").body() == (ASSETS / "icon.png").read_bytes()
 
 
 def test_it_speaks_the_browsers_language(app: Program, visit: Visit) -> None:
