@@ -14,6 +14,7 @@ from typing import Final
 from bench import (
     courtesy,
     cpu,
+    frozen,
     gaps,
     growth,
     idle,
@@ -41,6 +42,7 @@ MEASUREMENTS: Final[tuple[Measurement, ...]] = (
     promise,
     self_test,
     start,
+    frozen,
     memory,
     growth,
     idle,
@@ -93,7 +95,7 @@ def repeatable(arguments: Sequence[str]) -> list[str]:
             next(words)
         elif word == "--more":
             continue
-        elif kept and kept[-1] in ("--model", "--their-model"):
+        elif kept and kept[-1] in ("--model", "--their-model", "--program", "--one-file"):
             kept.append(Path(word).name)
         else:
             kept.append(word)

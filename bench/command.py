@@ -26,6 +26,8 @@ class Bench:
     seed: int
     n_repeats: int
     n_threads: int
+    program: Path | None
+    """The packaged program that is measured instead of app.py."""
     options: argparse.Namespace
     """The measurement's own."""
 
@@ -58,6 +60,21 @@ def add_common_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder for the JSON file")
 
 
+def add_program_argument(parser: argparse.ArgumentParser, needed: bool = False) -> None:
+    """For a measurement that can be made of the packaged program too."""
+    parser.add_argument(
+        "--program", type=Path, metavar="FILE", required=needed, help="the packaged program's file, instead of app.py"
+    )
+
+
+def program_file(options: argparse.Namespace) -> Path | None:
+    """What `--program` names; None without it."""
+    named: Path | None = getattr(options, "program", None)
+    if named is not None and not named.is_file():
+        raise SystemExit(f"--program {named}: there is no such file")
+    return named and named.absolute()
+
+
 def measure(measurement: Measurement, options: argparse.Namespace, command: str) -> Result:
     """Run it, keep and show what it found."""
     began, load_before = now(), cores_in_use()
@@ -68,11 +85,13 @@ def measure(measurement: Measurement, options: argparse.Namespace, command: str)
         seed=secrets.randbelow(2**31) if options.seed is None else options.seed,
         n_repeats=options.repeats,
         n_threads=options.threads or physical_cores(),
+        program=program_file(options),
         options=options,
     )
     findings = measurement.run(bench)
+    part = "packaged" if bench.program else ""
     result = Result(
-        name="-".join(filter(None, [measurement.NAME, findings.part, bench.model.stem])),
+        name="-".join(filter(None, [measurement.NAME, part, findings.part, bench.model.stem])),
         title=measurement.HELP,
         command=command,
         began=began,

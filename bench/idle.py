@@ -7,7 +7,7 @@ import asyncio
 import time
 
 from bench.clients import close_all, open_pages
-from bench.command import Bench
+from bench.command import Bench, add_program_argument
 from bench.interleave import progress
 from bench.program import Program, cpu_share
 from bench.results import Findings, Row
@@ -26,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """How long to look."""
     parser.set_defaults(repeats=1)
     parser.add_argument("--seconds", type=float, default=30.0, help="of each look (default: %(default)s)")
+    add_program_argument(parser)
     parser.add_argument("--short", action="store_true", help="leave out the page that was left alone for 95 s")
 
 
@@ -39,7 +40,7 @@ async def _run(bench: Bench) -> Findings:
     opened: list[float] = []
     left: list[float] = []
     for _ in range(bench.n_repeats):
-        with Program(bench.model, {"n_threads": bench.n_threads}) as program:
+        with Program(bench.model, {"n_threads": bench.n_threads}, packaged=bench.program) as program:
             program.wait_ready()
             progress("no page is open")
             without.append(await _percent(program, bench.options.seconds))

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Coroutine
 
 from bench.clients import ApiClient, in_turns
-from bench.command import Bench
+from bench.command import Bench, add_program_argument
 from bench.exchange import Exchange, Load, together
 from bench.interleave import progress
 from bench.limit import data_limit
@@ -33,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(repeats=1)
     parser.add_argument("--slots", type=int, default=16, help="conversations at once (default: %(default)s)")
     parser.add_argument("--context", type=int, default=1024, help="tokens of one (default: %(default)s)")
+    add_program_argument(parser)
     parser.add_argument("--limit-gb", type=float, default=2.0, help="bound for the program (default: %(default)s)")
 
 
@@ -52,7 +53,7 @@ async def _run(bench: Bench) -> Findings:
     n_answer = min(256, n_context // 2)
     settings |= {"max_answer_tokens": n_answer, "max_input_chars": 100_000}
     for _ in range(bench.n_repeats):
-        with Program(bench.model, settings, limit=limit.apply) as program:
+        with Program(bench.model, settings, limit=limit.apply, packaged=bench.program) as program:
             program.wait_ready()
             before.append(program.memory())
             api = ApiClient(program.url)

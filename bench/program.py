@@ -53,7 +53,7 @@ class Memory:
 
 
 class Program:
-    """One run of app.py in a data folder of its own, on a free port of this computer alone.
+    """One run of app.py or of the packaged program, in a data folder of its own, on a free port of this PC alone.
 
     The clients of a measurement would pass for somebody who works at this PC, so stepping back is off unless asked for,
     and so are the limits of what one person and one address may ask; and the engine is measured, so no answer comes
@@ -61,19 +61,32 @@ class Program:
     """
 
     def __init__(
-        self, model: Path, settings: Mapping[str, object] | None = None, *, limit: Callable[[], None] | None = None
+        self,
+        model: Path,
+        settings: Mapping[str, object] | None = None,
+        *,
+        limit: Callable[[], None] | None = None,
+        packaged: Path | None = None,
+        variables: Mapping[str, str] | None = None,
     ) -> None:
-        """Start it with settings as in docs/settings.md. `limit` is called in the new process before it begins."""
+        """Start it with settings as in docs/settings.md.
+
+        Args:
+            limit: called in the new process before it begins.
+            packaged: this file instead of app.py.
+            variables: for its environment.
+        """
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._folder = Path(tempfile.mkdtemp(prefix="office-chat-bench-"))
         chosen: dict[str, object] = {"host": "127.0.0.1", "model": model, **_FOR_MANY_CLIENTS, **(settings or {})}
         env = {name: value for name, value in os.environ.items() if not name.startswith(_PREFIX)}
-        env |= {_PREFIX + name.upper(): str(value) for name, value in chosen.items()}
+        env |= {_PREFIX + name.upper(): str(value) for name, value in chosen.items()} | dict(variables or {})
+        command = [str(packaged)] if packaged else [sys.executable, "app.py"]
         self._printed = (self._folder / "printed.txt").open("w+b")
         self.began_s = time.perf_counter()
         self.process = subprocess.Popen(
-            [sys.executable, "app.py", "--no-browser", "--data-dir", str(self._folder), "--port", str(self.port)],
+            [*command, "--no-browser", "--data-dir", str(self._folder), "--port", str(self.port)],
             cwd=ROOT,
             env=env,
             stdout=self._printed,
@@ -92,13 +105,20 @@ class Program:
 
     def wait_ready(self) -> float:
         """Returns the seconds from the start until the page and /ready both answer."""
-        for path in ("/", "/ready"):
-            while not self._answers(path):
-                if self.process.poll() is not None:
-                    raise RuntimeError(f"the program ended with {self.process.returncode}: {self.printed()}")
-                if time.perf_counter() - self.began_s > _START_S:
-                    raise RuntimeError(f"not ready after {_START_S:g} s: {self.printed()}")
-                time.sleep(_POLL_S)
+        self.wait_page()
+        return self._wait_for("/ready")
+
+    def wait_page(self) -> float:
+        """Returns the seconds from the start until the page answers."""
+        return self._wait_for("/")
+
+    def _wait_for(self, path: str) -> float:
+        while not self._answers(path):
+            if self.process.poll() is not None:
+                raise RuntimeError(f"the program ended with {self.process.returncode}: {self.printed()}")
+            if time.perf_counter() - self.began_s > _START_S:
+                raise RuntimeError(f"not ready after {_START_S:g} s: {self.printed()}")
+            time.sleep(_POLL_S)
         return time.perf_counter() - self.began_s
 
     def printed(self) -> str:
@@ -129,7 +149,8 @@ class Program:
         named = {"web": web}
         for child in web.children(recursive=True):
             with contextlib.suppress(psutil.Error):
-                is_engine = "spawn_main" in " ".join(child.cmdline())
+                words = child.cmdline()
+                is_engine = "--multiprocessing-fork" in words or any("spawn_main" in word for word in words)
                 named["engine" if is_engine else f"other {child.pid}"] = child
         return named
 

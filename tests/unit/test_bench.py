@@ -120,6 +120,8 @@ def test_the_page_warns_of_a_busy_machine():
 def test_a_page_names_no_seed_and_no_path_of_a_machine():
     given = ["order", "--seed", "1", "--results=/here", "--model", "/there/x.gguf", "--part", "jobs", "--cache", "/c"]
     assert repeatable(given) == ["order", "--model", "x.gguf", "--part", "jobs"]
+    given = ["start", "--program=/a/dist/office-chat", "--one-file", "/a/b.run"]
+    assert repeatable(given) == ["start", "--program", "office-chat", "--one-file", "b.run"]
 
 
 def test_no_page_without_results(tmp_path):
