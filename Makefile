@@ -1,6 +1,6 @@
 # Thin rules; the work is in packaging/setup_env.py. Paths are relative, so that a folder name with spaces does no harm.
 .DEFAULT_GOAL := help
-.PHONY: help run tune test check bench bench-quick format docs lock package clean
+.PHONY: help run tune test check bench bench-quick format docs lock package test-package clean
 MAKEFLAGS += --no-print-directory
 
 PYTHON ?= $(if $(shell command -v python3.11 2>/dev/null),python3.11,python3)
@@ -55,6 +55,10 @@ lock: ## renew the lock files from pyproject.toml (UPGRADE=1: newest versions)
 package: ## one self-contained program, tested, in dist/ (the first time 20 min: llama.cpp for every CPU)
 	@command -v "$(PYTHON)" >/dev/null || { echo "There is no $(PYTHON). Python 3.11 is needed: sudo apt-get install python3.11" >&2; exit 1; }
 	@"$(PYTHON)" -E -s packaging/package.py $(ARGS)
+
+test-package: ## after make package: what it made in a browser, in a network without a way out, and on old CPUs under qemu
+	$(SETUP) test-package
+	@exec $(VENV_PYTHON) -m pytest $(if $(ARGS),$(ARGS),tests/browser/test_packaged_program.py tests/system/test_old_cpus.py)
 
 clean: ## remove everything that was made here, but not the wheels and no data
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -26,8 +26,8 @@ _EXTRA_S = 2.0
 _EXTRA_PACKAGED_S = 1.5
 _ONE_FILE_TIMES = 2.0
 _IMPORT = "import gradio"
-# The frozen program has no interpreter to ask; it runs this for multiprocessing, and with it what follows.
-_IMPORT_IN_IT = "from multiprocessing.resource_tracker import main; import gradio"
+# The frozen program is no interpreter; with these flags it runs what multiprocessing asks of one, and what follows it.
+_IMPORT_IN_IT = ("-B", "-S", "-I", "-c", "from multiprocessing.resource_tracker import main; import gradio")
 _NOTES = ("The file cache is warm: the first start of a day also reads from the disk.",)
 
 
@@ -107,7 +107,7 @@ async def _start(bench: Bench, program: Path | None, unpack_into: Path | None = 
 
 async def _import_gradio(program: Path | None) -> _Started:
     env = {**os.environ, "GRADIO_ANALYTICS_ENABLED": "False", "HF_HUB_OFFLINE": "1"}
-    command = [str(program), "-c", _IMPORT_IN_IT] if program else [sys.executable, "-c", _IMPORT]
+    command = [str(program), *_IMPORT_IN_IT] if program else [sys.executable, "-c", _IMPORT]
     began_s = time.perf_counter()
     await asyncio.to_thread(subprocess.run, command, env=env, check=True)
     took_s = time.perf_counter() - began_s

@@ -18,6 +18,8 @@ from pathlib import Path
 from console import SetupError
 
 MAX_BYTES = 250_000_000
+NEWEST_GLIBC = (2, 36)
+"""Of Debian 12, the oldest system it is made for. What was built on a newer one asks for more."""
 TOP = "office-chat"
 """The one folder inside every archive."""
 _EPOCH = (2026, 1, 1, 0, 0, 0)
@@ -116,6 +118,18 @@ def highest_glibc(folder: Path) -> tuple[str, str]:
             if (int(major), int(minor)) > best:
                 best, where = (int(major), int(minor)), path.relative_to(folder).as_posix()
     return (f"{best[0]}.{best[1]}", where) if where else ("", "")
+
+
+def check_glibc(folder: Path) -> tuple[str, str]:
+    """As `highest_glibc`; raises SetupError where systems it is made for have an older C library."""
+    version, file = highest_glibc(folder)
+    if version and tuple(map(int, version.split("."))) > NEWEST_GLIBC:
+        at_most = ".".join(map(str, NEWEST_GLIBC))
+        raise SetupError(
+            f"{file} asks for glibc {version}, and Debian 12 has {at_most}. Build on Debian 12 or older, in a container "
+            "for instance"
+        )
+    return version, file
 
 
 def write_zip(folder: Path, target: Path) -> None:

@@ -1,12 +1,14 @@
-"""Debian packages the set-up cannot do without: asked of apt where that is allowed, else named in one sentence."""
+"""Debian packages the set-up needs or is better with: asked of apt where that is allowed, else named in a sentence."""
 
 from __future__ import annotations
 
+import ctypes.util
 import importlib.util
 import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 
@@ -34,6 +36,28 @@ def missing_for_browser() -> list[str]:
     if not _has_chinese_font():
         packages += ["fontconfig", "fonts-wqy-microhei"]
     return packages
+
+
+def missing_for_freezing() -> list[str]:
+    """PyInstaller reads libraries with objdump, and takes Python itself as a library, which Debian splits off."""
+    packages = [] if shutil.which("objdump") else ["binutils"]
+    python = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    of_debian = sys.base_prefix == "/usr" and not sysconfig.get_config_var("Py_ENABLE_SHARED")
+    if of_debian and ctypes.util.find_library(python) is None:
+        packages.append(f"lib{python}")
+    return packages
+
+
+def missing_for_self_test() -> list[str]:
+    """What tells which files the frozen program opens."""
+    return [] if shutil.which("strace") else ["strace"]
+
+
+def missing_for_packaged_tests() -> list[str]:
+    """Networks without a way out, which only root may make, and an emulator of old processors."""
+    packages = ["iproute2"] if os.geteuid() == 0 and shutil.which("ip") is None else []
+    emulators = ("qemu-x86_64", "qemu-x86_64-static")
+    return packages if any(map(shutil.which, emulators)) else [*packages, "qemu-user"]
 
 
 def _has_chinese_font() -> bool:
@@ -68,6 +92,14 @@ def provide(missing: Callable[[], list[str]], why: str, log: Path) -> None:
     importlib.invalidate_caches()
     if missing():
         raise SetupError(f"{names} installed, but still not found, needed {why}. Please put /usr/bin first on PATH.")
+
+
+def offer(missing: Callable[[], list[str]], what: str, log: Path) -> None:
+    """`provide` for what a check is made with: where it cannot be had, a line says that `what` is not checked."""
+    try:
+        provide(missing, f"to check {what}", log)
+    except SetupError as error:
+        say(f"NOT CHECKED: {what} ({error})")
 
 
 def _root_prefix() -> list[str] | None:

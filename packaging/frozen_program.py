@@ -6,6 +6,7 @@ Standard library only: the self-test runs wherever the program was built.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import signal
@@ -27,7 +28,6 @@ READY_S = 120.0
 """Longer than any start: under strace and on a busy build machine everything takes its time."""
 END_S = 15.0
 NOBODY = 65534
-IS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 
 
 class NotPassed(Exception):
@@ -198,14 +198,28 @@ def empty_environment() -> dict[str, str]:
     return {"SYSTEMROOT": os.environ["SYSTEMROOT"]} if sys.platform == "win32" else {}
 
 
+_AS_NOBODY: Mapping[str, Any] = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+
+
+@functools.cache
+def may_be_nobody() -> bool:
+    """Whether we can run something as another account: root can, but not in every container."""
+    if not hasattr(os, "geteuid") or os.geteuid() != 0:
+        return False
+    try:
+        return subprocess.run(["true"], check=False, **_AS_NOBODY).returncode == 0
+    except (OSError, subprocess.SubprocessError):
+        return False
+
+
 def as_nobody() -> dict[str, Any]:
     """Run as an account without rights, where we are root: for root no folder is read-only."""
-    return {"user": NOBODY, "group": NOBODY, "extra_groups": []} if IS_ROOT else {}
+    return dict(_AS_NOBODY) if may_be_nobody() else {}
 
 
 def give_to_nobody(folder: Path) -> None:
     """Let that account write into `folder`."""
-    if IS_ROOT:
+    if may_be_nobody():
         for path in (folder, *folder.rglob("*")):
             os.chown(path, NOBODY, NOBODY)
 

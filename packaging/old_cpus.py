@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from environment import Environment
@@ -18,23 +19,38 @@ from package import FOLDER, starter_model
 
 EXPECTED = {"Nehalem": "sse42", "SandyBridge": "sandybridge", "Haswell": "haswell"}
 """Processor to kernels. A Nehalem of 2008 has no AVX, a SandyBridge of 2011 no AVX2."""
-_LIMIT_S = 1800
+_LIMIT_S = 800
 
 
-def look(cpu: str, emulator: str, env: Environment) -> tuple[str, str]:
-    """Kernels and answer on that processor; both empty where it did not get so far."""
-    command = [emulator, "-cpu", cpu, str(env.python), str(env.packaging / "engine_alone.py"), str(starter_model(env))]
+@dataclass(frozen=True)
+class Found:
+    """What the engine said on that processor; empty where it did not get so far."""
+
+    exit_code: int
+    instructions: str
+    kernels: str
+    answer: str
+    errors: str
+
+
+def emulator() -> str | None:
+    """The program that runs x86-64 programs on a processor of one's choice; None where there is none."""
+    return shutil.which("qemu-x86_64") or shutil.which("qemu-x86_64-static")
+
+
+def look(cpu: str, program: str, env: Environment) -> Found:
+    """Ask the engine one question on that processor."""
+    command = [program, "-cpu", cpu, str(env.python), str(env.packaging / "engine_alone.py"), str(starter_model(env))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
-    found = dict(re.findall(r"^(\w+): (.*)$", done.stdout, re.MULTILINE))
-    if done.returncode:
-        print(f"{cpu}: ended with {done.returncode}: {done.stderr[-500:]}", file=sys.stderr)
-    return found.get("kernels", ""), found.get("answer", "")
+    said = dict(re.findall(r"^(\w+): (.*)$", done.stdout, re.MULTILINE))
+    errors = (said.get("failed", "") + done.stderr)[-2000:]
+    return Found(done.returncode, said.get("instructions", ""), said.get("kernels", ""), said.get("answer", ""), errors)
 
 
 def main() -> int:
     """Exit code 0 when every processor got its kernels and an answer."""
-    emulator = shutil.which("qemu-x86_64") or shutil.which("qemu-x86_64-static")
-    if emulator is None:
+    program = emulator()
+    if program is None:
         print("There is no qemu-x86_64: install qemu-user.", file=sys.stderr)
         return 1
     root = Path(__file__).resolve().parent.parent
@@ -42,13 +58,13 @@ def main() -> int:
     all_right = True
     for cpu, expected in EXPECTED.items():
         began_s = time.monotonic()
-        kernels, answer = look(cpu, emulator, env)
-        is_right = kernels == expected and len(answer) > 2
+        found = look(cpu, program, env)
+        is_right = (found.exit_code, found.kernels) == (0, expected) and len(found.answer) > 2
         all_right = all_right and is_right
-        verdict = "right" if is_right else f"WRONG, expected {expected}"
-        print(
-            f"{cpu}: {kernels or 'none'} ({verdict}), answered {answer}, {time.monotonic() - began_s:.0f} s", flush=True
-        )
+        verdict = "right" if is_right else f"WRONG, expected {expected}; exit code {found.exit_code}: {found.errors}"
+        took_s = time.monotonic() - began_s
+        print(f"{cpu}: {found.kernels or 'none'} ({found.instructions}), answered {found.answer}, {took_s:.0f} s")
+        print(f"  {verdict}", flush=True)
     return 0 if all_right else 1
 
 

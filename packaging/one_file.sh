@@ -27,7 +27,14 @@ if ! is_whole "$folder"; then
     part=$(mktemp -d "$place/unpacking.XXXXXX")
     trap 'rm -rf "$part"' EXIT
     trap 'exit 1' HUP INT TERM
-    if ! tail -n "+$first_line" "$0" | tar -xzf - -C "$part" || ! is_whole "$part"; then
+    unpacked=0
+    tail -n "+$first_line" "$0" | tar -xzf - -C "$part" || unpacked=$?
+    if [ "$unpacked" = 0 ] && [ -f "$part/office-chat" ] && [ ! -x "$part/office-chat" ]; then
+        echo "Office Chat: programs may not run in $place (its disk is mounted noexec)." \
+            "Set XDG_DATA_HOME to a folder where they may." >&2
+        exit 1
+    fi
+    if [ "$unpacked" != 0 ] || ! is_whole "$part"; then
         echo "Office Chat: $0 is not whole, or the disk is full. Copy the file again, in full, or make room." >&2
         exit 1
     fi

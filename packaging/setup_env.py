@@ -1,4 +1,5 @@
-"""Builds and repairs .venv: `run` for the program, `check` and `test` for its tests too; `lock` renews the lock files.
+"""Builds and repairs .venv: `run` for the program, `check` and `test` for its tests too, `test-package` for those
+of the packaged program; `lock` renews the lock files.
 
 Plain Python 3.11 and its standard library, because it runs before anything is installed. Each part of the environment
 has a stamp, a digest of what it was made from; a start whose stamps all fit does no work. A part that was interrupted
@@ -30,6 +31,7 @@ PARTS = {
     "run": ("runtime", "starter", "llama"),
     "check": FOR_TESTS,
     "test": FOR_TESTS,
+    "test-package": FOR_TESTS,
     "package": ("runtime", "freeze", "starter", "llama"),
 }
 LABELS = {
@@ -185,8 +187,11 @@ def ensure(env: Environment, goal: str) -> None:
                 say(f"Setting up in {env.root}; later starts will not need this...")
                 set_up(env, todo)
                 say(f"Set-up finished in {duration(time.monotonic() - started_s)}.")
-    if goal == "test":
+    if goal.startswith("test"):
         debian.provide(debian.missing_for_browser, "for the browser tests", env.logs / "apt-browser.log")
+    if goal == "test-package":
+        what = "a network without a way out, and old processors"
+        debian.offer(debian.missing_for_packaged_tests, what, env.logs / "apt-packaged.log")
 
 
 def check_python() -> None:
@@ -216,12 +221,12 @@ def main(arguments: list[str]) -> int:
     try:
         check_python()
         env = Environment(root, wheel_folders(root, os.environ.get("OFFICE_CHAT_WHEELS")))
-        if len(arguments) == 1 and arguments[0] in ("run", "check", "test"):
+        if len(arguments) == 1 and arguments[0] in ("run", "check", "test", "test-package"):
             ensure(env, arguments[0])
         elif arguments in (["lock"], ["lock", "--upgrade"]):
             locks.renew(root, upgrade="--upgrade" in arguments)
         else:
-            raise SetupError("usage: setup_env.py run | check | test | lock [--upgrade]")
+            raise SetupError("usage: setup_env.py run | check | test | test-package | lock [--upgrade]")
     except SetupError as error:
         return _stopped(str(error))
     except PermissionError as error:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,20 @@ PROGRAM_SIDE, BROWSER_SIDE = "10.213.78.1", "10.213.78.2"
 pytestmark = [pytest.mark.model, pytest.mark.timeout(400)]
 
 
+@dataclass(frozen=True)
+class Networks:
+    """What to put before the program and before the browser, and the program's address in between."""
+
+    of_program: tuple[str, ...]
+    of_browser: tuple[str, ...]
+    address: str
+
+
+WITHOUT_EXEC = ("/bin/sh", "-c", 'mount -t tmpfs -o noexec tmpfs "$TMPDIR"; exec "$@"', "sh")
+"""`ip netns exec` gives mounts of one's own too: nothing may run in the folder for temporary files."""
+ALONE = Networks((), (), "127.0.0.1")
+
+
 def ip(*words: str) -> int:
     return subprocess.run(["ip", *words], capture_output=True).returncode
 
@@ -39,20 +54,23 @@ def archive(project_root: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def networks() -> Iterator[tuple[str, str]]:
-    """Two namespaces that see each other and nothing else: one for the program, one for the browser."""
+def networks() -> Iterator[Networks]:
+    """Two namespaces that see each other and nothing else; where they cannot be had, this computer by itself."""
     if os.geteuid() != 0 or shutil.which("ip") is None:
-        pytest.skip("network namespaces need root")
+        yield ALONE
+        return
     names = (f"pack{os.getpid() % 10_000}p", f"pack{os.getpid() % 10_000}b")
     try:
         if any(ip("netns", "add", name) for name in names):
-            pytest.skip("this machine gives no network namespaces")
+            yield ALONE
+            return
         assert ip("-n", names[0], "link", "add", "lan0", "type", "veth", "peer", "name", "lan1", "netns", names[1]) == 0
         for name, link, address in zip(names, ("lan0", "lan1"), (PROGRAM_SIDE, BROWSER_SIDE), strict=True):
             ip("-n", name, "addr", "add", f"{address}/30", "dev", link)
             ip("-n", name, "link", "set", link, "up")
             ip("-n", name, "link", "set", "lo", "up")
-        yield names
+        ip_program = shutil.which("ip") or "ip"  # an empty environment has no PATH
+        yield Networks(*((ip_program, "netns", "exec", name) for name in names), address=PROGRAM_SIDE)
     finally:
         for name in names:
             ip("netns", "del", name)
@@ -68,7 +86,7 @@ def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def program(
-    archive: Path, data_dir: Path, networks: tuple[str, str], tmp_path_factory: pytest.TempPathFactory
+    archive: Path, data_dir: Path, networks: Networks, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Run]:
     folder = bundle.unpack(archive, tmp_path_factory.mktemp("unpacked") / ODD)
     command = [str(folder / "office-chat"), "set-admin-password", "--data-dir", str(data_dir)]
@@ -76,7 +94,8 @@ def program(
     run = Run(
         [folder / "office-chat"],
         data_dir,
-        prefix=(shutil.which("ip") or "ip", "netns", "exec", networks[0]),
+        prefix=(*networks.of_program, *(() if networks == ALONE else WITHOUT_EXEC)),
+        env={"TMPDIR": str(tmp_path_factory.mktemp("noexec"))},
         account={},
     )
     until = time.monotonic() + READY_S
@@ -93,11 +112,11 @@ def program(
 
 @pytest.fixture(scope="module")
 def other_computer(
-    chromium: str, networks: tuple[str, str], tmp_path_factory: pytest.TempPathFactory
+    chromium: str, networks: Networks, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[sync_api.BrowserContext]:
     """A browser in the second network."""
     script = tmp_path_factory.mktemp("chromium") / "chromium"
-    script.write_text(f'#!/bin/sh\nexec ip netns exec {networks[1]} {chromium} "$@"\n')
+    script.write_text(f'#!/bin/sh\nexec {" ".join(networks.of_browser)} {chromium} "$@"\n')
     script.chmod(0o755)
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=script, args=[flag for flag in FLAGS if "MAP" not in flag])
@@ -105,25 +124,46 @@ def other_computer(
         browser.close()
 
 
-def test_another_computer_of_the_office_chats_with_it(program: Run, other_computer: sync_api.BrowserContext) -> None:
-    url = f"http://{PROGRAM_SIDE}:{program.port}/"
+def test_another_computer_of_the_office_chats_with_it(
+    program: Run, networks: Networks, other_computer: sync_api.BrowserContext
+) -> None:
+    url = f"http://{networks.address}:{program.port}/"
     assert url.rstrip("/") in program.output(), "the window says the address for colleagues"
     chat = Chat(other_computer.new_page(), url).open()
     assert "Paris" in chat.ask("What is the capital of France? One word.")
     assert chat.errors == []
     assert {request.split("/")[2] for request in chat.requests if request.startswith("http")} == {
-        f"{PROGRAM_SIDE}:{program.port}"
+        f"{networks.address}:{program.port}"
     }
 
 
-def test_its_name_is_announced_there(program: Run, data_dir: Path) -> None:
+def test_there_was_no_way_out_of_its_network(program: Run, networks: Networks) -> None:
+    if networks == ALONE:
+        pytest.skip("not checked: network namespaces need root, iproute2 and a machine that allows them")
+    routes = subprocess.run([*networks.of_program, "ip", "route"], capture_output=True, text=True, check=True).stdout
+    assert "default" not in routes
+    assert routes.count(" dev ") == 1, "only the network between the two"
+
+
+def test_nothing_may_run_in_its_folder_for_temporary_files(program: Run) -> None:
+    mounts = Path(f"/proc/{program.pid()}/mounts").read_text(encoding="utf-8").splitlines()
+    if not any("noexec" in line.split()[1] and "noexec" in line.split()[3].split(",") for line in mounts):
+        pytest.skip("not checked: only root may mount, and not on every machine")
+    assert program.process.poll() is None
+
+
+def test_its_name_is_announced_there(program: Run, networks: Networks, data_dir: Path) -> None:
+    if networks == ALONE:
+        pytest.skip("not checked: it would be announced in the network of this computer")
     log = data_dir / "logs" / "office-chat.log"
     settled(lambda: f"announced as office-chat.local for {PROGRAM_SIDE}" in log.read_text(encoding="utf-8"), True)
 
 
-def test_its_admin_logs_in_from_there(program: Run, other_computer: sync_api.BrowserContext) -> None:
+def test_its_admin_logs_in_from_there(
+    program: Run, networks: Networks, other_computer: sync_api.BrowserContext
+) -> None:
     page = other_computer.new_page()
-    url = f"http://{PROGRAM_SIDE}:{program.port}"
+    url = f"http://{networks.address}:{program.port}"
     page.goto(f"{url}/admin/login?next=/admin/status")
     page.fill("#password", ADMIN_PASSWORD)
     page.press("#password", "Enter")

@@ -99,6 +99,13 @@ def test_the_highest_version_of_the_c_library_is_found_as_a_number(folder):
     assert bundle.highest_glibc(folder) == ("2.34", "_internal/new.so")
 
 
+def test_a_program_that_debian_12_could_not_run_is_refused(folder):
+    bundle.check_glibc(folder)
+    (folder / "_internal" / "new.so").write_bytes(b"\x7fELF\x00GLIBC_2.38\x00")
+    with pytest.raises(SetupError, match=r"_internal/new\.so asks for glibc 2\.38, and Debian 12 has 2\.36"):
+        bundle.check_glibc(folder)
+
+
 @pytest.mark.skipif(shutil.which("cc") is None or sys.platform != "linux", reason="needs a compiler that makes ELF")
 def test_folders_of_the_build_machine_are_forgotten(folder, tmp_path):
     library = folder / "_internal" / "libpython3.11.so.1.0"
@@ -167,6 +174,20 @@ def test_one_file_that_is_cut_off_says_so_and_leaves_nothing(one_file, tmp_path)
     assert done.returncode == 1
     assert "is not whole" in done.stderr
     assert list((tmp_path / "share" / "office-chat-program").iterdir()) == []
+
+
+@posix_only
+def test_one_file_says_why_where_nothing_may_run(one_file, tmp_path):
+    share = tmp_path / "share"
+    share.mkdir()
+    mounted = f'mount -t tmpfs -o noexec tmpfs "{share}"'
+    command = ["unshare", "--mount", "sh", "-c", f'{mounted} && exec "$@"', "sh"]
+    if shutil.which("unshare") is None or subprocess.run([*command, "true"], capture_output=True).returncode:
+        pytest.skip("only root may mount, and not on every machine")
+    done = subprocess.run([*command, one_file], env={"XDG_DATA_HOME": str(share)}, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "programs may not run in" in done.stderr
+    assert "XDG_DATA_HOME" in done.stderr
 
 
 def distribution(**fields: str) -> SimpleNamespace:

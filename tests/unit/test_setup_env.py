@@ -245,6 +245,25 @@ def test_without_root_the_missing_package_is_named_in_one_sentence(
         debian.provide(debian.missing_for_compiling, "to compile", tmp_path / "apt.log")
 
 
+def test_what_a_check_is_only_better_with_stops_nothing_but_is_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    debian.offer(debian.missing_for_self_test, "the files it opens", tmp_path / "apt.log")
+    assert capsys.readouterr().out.startswith("NOT CHECKED: the files it opens (strace missing, ")
+
+
+def test_pythons_own_library_is_asked_for_where_debian_split_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr("sysconfig.get_config_var", lambda name: 0)
+    monkeypatch.setattr("ctypes.util.find_library", lambda name: None)
+    monkeypatch.setattr("sys.base_prefix", "/usr")
+    assert debian.missing_for_freezing() == ["libpython3.11"]
+    monkeypatch.setattr("sys.base_prefix", "/usr/local")
+    assert debian.missing_for_freezing() == []
+
+
 def test_another_python_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.version_info", (3, 9, 2))
     with pytest.raises(SetupError, match=r"Python 3\.11 is needed and .* is 3\.9\.2.*make run PYTHON="):
