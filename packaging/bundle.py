@@ -126,7 +126,7 @@ def check_glibc(folder: Path) -> tuple[str, str]:
     if version and tuple(map(int, version.split("."))) > NEWEST_GLIBC:
         at_most = ".".join(map(str, NEWEST_GLIBC))
         raise SetupError(
-            f"{file} asks for glibc {version}, and Debian 12 has {at_most}. Build on Debian 12 or older; a container does"
+            f"{file} asks for glibc {version}, and Debian 12 has {at_most}. Build on Debian 12 or older."
         )
     return version, file
 
