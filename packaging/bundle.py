@@ -125,9 +125,7 @@ def check_glibc(folder: Path) -> tuple[str, str]:
     version, file = highest_glibc(folder)
     if version and tuple(map(int, version.split("."))) > NEWEST_GLIBC:
         at_most = ".".join(map(str, NEWEST_GLIBC))
-        raise SetupError(
-            f"{file} asks for glibc {version}, and Debian 12 has {at_most}. Build on Debian 12 or older."
-        )
+        raise SetupError(f"{file} asks for glibc {version}, and Debian 12 has {at_most}. Build on Debian 12 or older.")
     return version, file
 
 

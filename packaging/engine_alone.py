@@ -9,6 +9,7 @@ import multiprocessing
 import re
 import sys
 import threading
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -38,7 +39,7 @@ def ask(connection: Connection) -> None:
             if isinstance(update, Delta):
                 text += update.text
             elif isinstance(update, Finished):
-                print(f"answer: {text!r}", flush=True)
+                print(f"answer: {text!r}{update.error and f', failed: {update.error}'}", flush=True)
                 connection.send(Close())
                 return
 
@@ -46,6 +47,8 @@ def ask(connection: Connection) -> None:
 if __name__ == "__main__":
     ours, theirs = multiprocessing.Pipe()
     threading.Thread(target=ask, args=(ours,), daemon=True).start()
-    main(theirs, EngineConfig(Path(sys.argv[1]), n_slots=1, n_ctx_seq=256, padded_remainders=frozenset(), yields=False))
+    model = Path(sys.argv[1])
+    config = EngineConfig(model, n_slots=1, n_ctx_seq=256, max_answer_tokens=_N_TOKENS, padded_remainders=frozenset())
+    main(theirs, replace(config, yields=False))
     loaded = re.findall(r"ggml-cpu-(\w+)\.", Path("/proc/self/maps").read_text(encoding="utf-8"))
     print(f"kernels: {' '.join(sorted(set(loaded)))}")
