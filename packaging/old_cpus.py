@@ -30,7 +30,13 @@ class Found:
     instructions: str
     kernels: str
     answer: str
+    """In quotes."""
     errors: str
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether something came, and nothing failed on the way."""
+        return len(self.answer) > 2 and "failed" not in self.answer
 
 
 def emulator() -> str | None:
@@ -59,9 +65,7 @@ def main() -> int:
     for cpu, expected in EXPECTED.items():
         began_s = time.monotonic()
         found = look(cpu, program, env)
-        is_right = (
-            (found.exit_code, found.kernels) == (0, expected) and len(found.answer) > 2 and "failed" not in found.answer
-        )
+        is_right = (found.exit_code, found.kernels) == (0, expected) and found.is_answered
         all_right = all_right and is_right
         verdict = "right" if is_right else f"WRONG, expected {expected}; exit code {found.exit_code}: {found.errors}"
         took_s = time.monotonic() - began_s

@@ -25,6 +25,5 @@ def test_an_old_cpu_gets_its_own_kernels_and_answers(project_root: Path, cpu: st
         pytest.skip("not checked: qemu-user is not installed")
     found = look(cpu, program, env)
     assert (found.exit_code, found.kernels) == (0, EXPECTED[cpu]), found.errors
-    assert len(found.answer) > 2, "an answer in quotes"
-    assert "failed" not in found.answer
+    assert found.is_answered, found.answer
     assert found.instructions != ""
