@@ -52,7 +52,7 @@ docs: ## write docs/settings.md from the settings table
 lock: ## renew the lock files from pyproject.toml (UPGRADE=1: newest versions)
 	$(SETUP) lock $(if $(UPGRADE),--upgrade)
 
-package: ## one self-contained program, tested, in dist/ (the first time 20 min: llama.cpp for every CPU)
+package: ## one self-contained program, tested, in dist/ (the first time 11 min on two cores: llama.cpp for every CPU)
 	@command -v "$(PYTHON)" >/dev/null || { echo "There is no $(PYTHON). Python 3.11 is needed: sudo apt-get install python3.11" >&2; exit 1; }
 	@"$(PYTHON)" -E -s packaging/package.py $(ARGS)
 

@@ -112,7 +112,7 @@ def compile_wheel(packaging: Path, keep_in: Path, logs: Path, any_cpu: bool = Fa
     cache of wheels is not used: it knows nothing of compile flags.
     """
     cores = os.cpu_count() or 1
-    what = "for every CPU, once: about 15 minutes" if any_cpu else "for this CPU, once: about 3 minutes"
+    what = "for every CPU, once: about 9 minutes" if any_cpu else "for this CPU, once: about 3 minutes"
     say(f"Compiling llama.cpp {what} on two free cores (this PC has {cores} cores).")
     with tempfile.TemporaryDirectory(prefix="office-chat-build-") as scratch_name:
         scratch = Path(scratch_name)
