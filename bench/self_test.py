@@ -26,7 +26,7 @@ _TARGET: Final = Target(at_least=0.75, at_most=1.25)
 _PATIENCE: Final = Target(at_most=1.25 * 15)
 """Seconds: what "with waiting" promises."""
 _STEP: Final = 1.25
-_N_LEVELS: Final = 4
+_N_LEVELS: Final = 3
 _PAGE: Final = "/admin/first-run?step=test&lang=en"
 _LONGEST_S: Final = 300.0
 _LOOK_S: Final = 1.0
