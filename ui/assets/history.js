@@ -5,7 +5,7 @@
   "use strict";
   const chat = window.officeChat;
   if (!chat || chat.open) return;
-  const { word, byId, all, root, box, inTab, inBrowser, pause, on, element, aria } = chat;
+  const { word, byId, all, root, box, inTab, inBrowser, pause, on, watch, element, aria } = chat;
   const PREFIX = "office-chat-c-";
   const WIDE = window.matchMedia("(min-width: 68rem)");
 
@@ -330,6 +330,7 @@
       inBrowser.set("wishes", given.length ? JSON.stringify(Object.fromEntries(given)) : "");
       fillWishes();
     });
+    watch(side, fillWishes); // Gradio draws the fields anew, and empty, some time after the language was switched
     on("storage", ({ key }) => { if (!key || key.startsWith(PREFIX)) draw(); });
     setInterval(drawFoot, 20000);
     drawWords();

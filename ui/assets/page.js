@@ -17,7 +17,7 @@
   const box = () => first("#box textarea");
 
   const nothing = () => {};
-  const WHOLE_TREE = { childList: true, subtree: true };
+  const watch = (node, react) => new MutationObserver(react).observe(node, { childList: true, subtree: true });
   const at = (event, css) => event.target.closest?.(css); // the document itself has no `closest`
   const on = (name, react, options) => window.addEventListener(name, react, options);
   const element = (tag, properties, ...children) => {
@@ -86,7 +86,7 @@
   // headers), over (nothing is under way any more), restored (the page was loaded), kept (what the browser had of a
   // conversation is on the page), relabelled and forgotten.
   const chat = window.officeChat = {
-    config, word, inTab, inBrowser, randomId, box, byId, all, root, pause, isTaken, at, swallow, on, element, aria, status,
+    config, word, inTab, inBrowser, randomId, box, byId, all, root, pause, isTaken, at, swallow, on, watch, element, aria, status,
     place: () => get("place"),
     get tab() { return tab; },
     set tab(id) { tab = id; inTab.set("tab", id); },
@@ -450,13 +450,13 @@
     if (attached || !byId("live") || !byId("conversation") || !box()) return;
     attached = true;
     for (const id of ["conversation", "live"]) byId(id).setAttribute("translate", "no");
-    new MutationObserver(liveChanged).observe(byId("live"), WHOLE_TREE);
-    new MutationObserver(() => {
+    watch(byId("live"), liveChanged);
+    watch(byId("conversation"), () => {
       // Gradio names a message by its Markdown source and the whole in English; the words themselves are what a screen
       // reader should say.
       for (const named of all("#conversation :is([data-testid], [role=log])")) named.removeAttribute("aria-label");
       showButtons();
-    }).observe(byId("conversation"), WHOLE_TREE);
+    });
     new ResizeObserver(follow).observe(first(".gradio-container") || document.body);
     on("input", (event) => {
       if (event.target !== box()) return;
@@ -483,7 +483,6 @@
   root.dataset.empty = "yes";
   showLanguage();
   // Gradio writes the title the page was built with once more when it mounts.
-  new MutationObserver(() => { if (document.title !== word("title")) document.title = word("title"); })
-    .observe(first("title") || document.head, WHOLE_TREE);
+  watch(first("title") || document.head, () => { if (document.title !== word("title")) document.title = word("title"); });
   setTimeout(reveal, 3000); // whatever happens, nobody looks at an empty page for longer
 })();

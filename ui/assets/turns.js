@@ -5,7 +5,7 @@
   "use strict";
   const chat = window.officeChat;
   if (!chat || chat.turns) return;
-  const { word, byId, all, root, box, on, element, aria, status } = chat;
+  const { word, byId, all, root, box, on, watch, element, aria, status } = chat;
   chat.turns = [];
 
   // ---- copying: the clipboard API is there in a secure context only, which http://<LAN address> is not --------
@@ -177,7 +177,7 @@
     on("click", act, true); // captured: Gradio lets no click on its own copy button through
     on("input", (event) => { if (event.target === box()) count(); });
     on("keydown", (event) => { if (event.key === "Escape") chat.stopEditing(); });
-    new MutationObserver(decorate).observe(byId("conversation"), { childList: true, subtree: true });
+    watch(byId("conversation"), decorate);
     count();
   };
 })();
