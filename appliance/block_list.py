@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import Field
 
 from appliance.engine.request import Delta
-from appliance.owner_file import BadRules, OwnerFile, StrictModel, line_of, parse_rules
+from appliance.owner_file import BadRules, OwnerFile, StrictModel, parse_rules, place_of
 from appliance.wording import BadPattern, Pattern, any_word, folded, is_chinese
 
 PATTERN_HOLD_CHARS = 100
@@ -55,15 +55,15 @@ def compile_rules(text: str) -> BlockRules:
     of_answers: list[_Blocked] = []
     n_held = 0
     for index, rule in enumerate(file.rule):
-        where = line_of(lines, index)
+        where = place_of(lines, index)
         if not rule.words and not rule.patterns:
-            raise BadRules(f"{where}: a rule needs words or patterns")
+            raise BadRules(f"{where}: a rule needs words or patterns", "needs_words", where)
         try:
             blocked = [_Blocked(Pattern(source), rule.sentence.strip(), is_words=False) for source in rule.patterns]
             if rule.words:
                 blocked.append(_Blocked(any_word(rule.words), rule.sentence.strip(), is_words=True))
         except BadPattern as error:
-            raise BadRules(f"{where}: {error}") from None
+            raise BadRules(f"{where}: {error}", "pattern", where, reason=str(error)) from None
         of_questions += blocked if rule.questions else []
         if rule.answers:
             of_answers += blocked

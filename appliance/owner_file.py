@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -16,14 +17,44 @@ from appliance.private_file import write_private
 _log = logging.getLogger(__name__)
 
 MAX_FILE_BYTES = 1_000_000
+_LINE = re.compile(r"at line (\d+)")
+_RULES = {
+    "extra_forbidden": "key",
+    "missing": "missing",
+    "string_too_short": "missing",
+    "list_type": "list",
+    "string_type": "text",
+    "bool_type": "switch",
+}
+"""What pydantic calls it, and what we do."""
 _TABLE = re.compile(r"^[ \t]*\[\[[ \t]*rule[ \t]*\]\]", re.MULTILINE)
 
 Rules = TypeVar("Rules")
 Model = TypeVar("Model", bound=BaseModel)
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where in a file of rules. `number` counts them from 1, 0: none of them; `line` is where it begins, 0: unknown."""
+
+    number: int = 0
+    line: int = 0
+
+    def __str__(self) -> str:
+        return f"line {self.line}" if self.line else f"rule {self.number}" if self.number else "at the top"
+
+
 class BadRules(ValueError):
-    """Rules that cannot be used: the sentence names the line."""
+    """Rules that cannot be used: the sentence names the line.
+
+    `rule`, `place` and `values` say the same for the admin page, which has its own sentences.
+    """
+
+    def __init__(self, sentence: str, rule: str, place: Place | None = None, **values: object) -> None:
+        super().__init__(sentence)
+        self.rule = rule
+        self.place = place
+        self.values: Mapping[str, object] = values
 
 
 class StrictModel(BaseModel):
@@ -39,8 +70,8 @@ class OwnerFile(Generic[Rules]):
         """`parse` makes rules of the file's text, "" for a missing file; raises BadRules."""
         self.path = path
         self.rules = parse("")
-        self.problem = ""
-        """Why the file as it is now is not in use; "" when it is."""
+        self.error: BadRules | None = None
+        """Why the file as it is now is not in use."""
         self._parse = parse
         self._seen: tuple[int, ...] | None = ()
         self.refresh()
@@ -53,10 +84,19 @@ class OwnerFile(Generic[Rules]):
         self._seen = seen
         try:
             self.rules = self._parse("" if seen is None else _read(self.path))
-            self.problem = ""
+            self.error = None
         except BadRules as error:
-            self.problem = f"{self.path.name}: {error}"
+            self.error = error
             _log.error("%s; the rules read before stay in use", self.problem)
+
+    @property
+    def problem(self) -> str:
+        """The error as a sentence with the file's name; "" for none."""
+        return f"{self.path.name}: {self.error}" if self.error is not None else ""
+
+    def check(self, text: str) -> None:
+        """Whether it could be written. Raises BadRules."""
+        self._parse(text)
 
     def text(self) -> str:
         """The file's text as it is now; "" for a missing one. Touches the disk. Raises BadRules."""
@@ -75,26 +115,37 @@ def parse_rules(text: str, model: type[Model]) -> tuple[Model, list[int]]:
     try:
         return model.model_validate(tomllib.loads(text)), lines
     except tomllib.TOMLDecodeError as error:
-        raise BadRules(f"not valid TOML: {error}") from None
+        raise not_toml(error, text) from None
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        raise BadRules(_sentence(first, lines)) from None
+        raise _no_rules(first, lines) from None
 
 
-def line_of(lines: list[int], index: int) -> str:
-    """ "line 12", as far as it is known; rules can be written in ways that have no line of their own."""
-    return f"line {lines[index]}" if index < len(lines) else f"rule {index + 1}"
+def place_of(lines: list[int], index: int) -> Place:
+    """Of the rule at `index`; rules can be written in ways that have no line of their own."""
+    return Place(index + 1, lines[index] if index < len(lines) else 0)
 
 
-def _sentence(error: Any, lines: list[int]) -> str:
-    location = list(error["loc"])
+def not_toml(error: Exception, text: str) -> BadRules:
+    """What a parser of TOML says of `text`."""
+    return BadRules(f"not valid TOML: {error}", "toml", Place(line=line_in(error, text)))
+
+
+def line_in(error: Exception, text: str) -> int:
+    """The line of `text` a parser of TOML stopped at; it names none for the last."""
+    found = _LINE.search(str(error))
+    return int(found[1]) if found else text.rstrip().count("\n") + 1
+
+
+def _no_rules(error: Any, lines: list[int]) -> BadRules:
+    location, place = list(error["loc"]), Place()
     if len(location) > 1 and location[0] == "rule":
-        place, location = line_of(lines, location[1]), location[2:]
-    else:
-        place = "at the top"
+        place, location = place_of(lines, location[1]), location[2:]
     name = ".".join(str(part) for part in location)
-    what = "there is no such key" if error["type"] == "extra_forbidden" else error["msg"]
-    return f"{place}: {name}: {what}" if name else f"{place}: {what}"
+    rule = _RULES.get(error["type"], "wrong")
+    what = "there is no such key" if rule == "key" else error["msg"]
+    sentence = f"{place}: {name}: {what}" if name else f"{place}: {what}"
+    return BadRules(sentence, rule, place, name=name or "rule")
 
 
 def _state(path: Path) -> tuple[int, ...] | None:
@@ -113,10 +164,10 @@ def _read(path: Path) -> str:
         with path.open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
         if len(data) > MAX_FILE_BYTES:
-            raise BadRules(f"longer than {MAX_FILE_BYTES} bytes")
+            raise BadRules(f"longer than {MAX_FILE_BYTES} bytes", "too_long", most=MAX_FILE_BYTES)
         return data.decode("utf-8-sig")
     except OSError as error:
-        raise BadRules(f"cannot be read ({error.strerror or type(error).__name__})") from None
+        raise BadRules(f"cannot be read ({error.strerror or type(error).__name__})", "unreadable") from None
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
-        raise BadRules(f"line {line}: not UTF-8 text") from None
+        raise BadRules(f"line {line}: not UTF-8 text", "utf8", Place(line=line)) from None

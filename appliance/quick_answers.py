@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from appliance.owner_file import BadRules, OwnerFile, StrictModel, line_of, parse_rules
+from appliance.owner_file import BadRules, OwnerFile, StrictModel, parse_rules, place_of
 from appliance.wording import BadPattern, Pattern, any_word, folded, is_chinese, squeezed
 
 _PLACEHOLDER = re.compile(r"\{(date|time|office_name)\}")
@@ -65,11 +65,11 @@ def compile_rules(text: str) -> Rulebook:
     whole: dict[str, str] = {}
     patterns: list[tuple[Pattern, bool, str]] = []
     for index, rule in enumerate(file.rule):
-        where = line_of(lines, index)
+        where = place_of(lines, index)
         if not rule.questions and not rule.patterns:
-            raise BadRules(f"{where}: a rule needs questions or patterns")
+            raise BadRules(f"{where}: a rule needs questions or patterns", "needs_questions", where)
         if any(not squeezed(question) for question in rule.questions):
-            raise BadRules(f"{where}: questions: one of them has no words")
+            raise BadRules(f"{where}: questions: one of them has no words", "no_words", where)
         try:
             if rule.contains and rule.questions:
                 patterns.append((any_word(rule.questions), True, rule.answer))
@@ -77,7 +77,7 @@ def compile_rules(text: str) -> Rulebook:
                 whole = {squeezed(question): rule.answer for question in rule.questions} | whole
             patterns += [(Pattern(source), rule.contains, rule.answer) for source in rule.patterns]
         except BadPattern as error:
-            raise BadRules(f"{where}: patterns: {error}") from None
+            raise BadRules(f"{where}: patterns: {error}", "pattern", where, reason=str(error)) from None
     return Rulebook(whole, tuple(patterns), file.shipped)
 
 

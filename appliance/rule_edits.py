@@ -17,7 +17,7 @@ from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import AoT
 
 from appliance.errors import ChangedMeanwhile
-from appliance.owner_file import BadRules, OwnerFile
+from appliance.owner_file import BadRules, OwnerFile, not_toml
 
 Rule = Mapping[str, Any]
 
@@ -29,8 +29,8 @@ class RuleText:
     text: str
     revision: str
     """Another one as soon as the text is."""
-    problem: str = ""
-    """Why it is not in use; "" when it is."""
+    error: BadRules | None = None
+    """Why it is not in use; None when it is."""
 
 
 class RuleFiles:
@@ -43,7 +43,11 @@ class RuleFiles:
     async def read(self, name: str) -> RuleText:
         """The file as it is now; an empty text where there is none. Raises BadRules where it cannot be read."""
         text = await asyncio.to_thread(self._files[name].text)
-        return RuleText(text, hashlib.sha256(text.encode()).hexdigest()[:16], self._files[name].problem)
+        return RuleText(text, hashlib.sha256(text.encode()).hexdigest()[:16], self._files[name].error)
+
+    async def check(self, name: str, text: str) -> None:
+        """Whether the file could be replaced by `text`. Raises BadRules."""
+        await asyncio.to_thread(self._files[name].check, text)
 
     async def write(self, name: str, text: str, revision: str) -> None:
         """Replace the file as it was at `revision` and use it, all or nothing.
@@ -73,7 +77,7 @@ def rules_in(text: str) -> Sequence[Rule]:
     try:
         rules = tomllib.loads(text).get("rule", [])
     except tomllib.TOMLDecodeError as error:
-        raise BadRules(f"not valid TOML: {error}") from None
+        raise not_toml(error, text) from None
     return rules if isinstance(rules, list) else []
 
 
@@ -114,13 +118,13 @@ def _parsed(text: str) -> tuple[tomlkit.TOMLDocument, AoT]:
         tomllib.loads(text)  # tomlkit is less strict
         document = tomlkit.parse(text)
     except (tomllib.TOMLDecodeError, TOMLKitError) as error:
-        raise BadRules(f"not valid TOML: {error}") from None
+        raise not_toml(error, text) from None
     rules = document.get("rule")
     if rules is not None and not isinstance(rules, AoT):
-        raise BadRules("rules that are written in one line cannot be changed one by one")
+        raise BadRules("rules that are written in one line cannot be changed one by one", "inline")
     return document, tomlkit.aot() if rules is None else rules
 
 
 def _check(rules: AoT, index: int) -> None:
     if not 0 <= index < len(rules):
-        raise BadRules("there is no such rule any more")
+        raise BadRules("there is no such rule any more", "gone")

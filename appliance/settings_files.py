@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from appliance.errors import SettingsError
 from appliance.hosts import is_label, parse_host_list
+from appliance.owner_file import line_in
 from appliance.paths import CONFIG_NAME, default_data_dir
 from appliance.presets import PRESETS, parse_presets
 from appliance.settings import Settings, expected, parse_cores
@@ -93,11 +94,12 @@ def read_file(sources: Sources) -> str:
         return path.read_text(encoding="utf-8-sig")
     except (FileNotFoundError, NotADirectoryError):
         if sources.must_exist:
-            raise SettingsError(f"--config {path}: there is no such file.") from None
+            sentence = f"--config {path}: there is no such file."
+            raise SettingsError(sentence, rule="no_file", name=path.name) from None
         return ""
     except (OSError, UnicodeDecodeError) as error:
         problem = f"cannot be read ({type(error).__name__}); it must be a UTF-8 text file"
-        raise SettingsError(f"{path}: {problem}.") from error
+        raise SettingsError(f"{path}: {problem}.", rule="unreadable") from error
 
 
 def parse_file(text: str, path: Path) -> dict[str, Any]:
@@ -105,7 +107,7 @@ def parse_file(text: str, path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise SettingsError(f"{path}: is not valid TOML: {error}.") from error
+        raise SettingsError(f"{path}: is not valid TOML: {error}.", rule="toml", line=line_in(error, text)) from error
 
 
 def _environment(env: Mapping[str, str]) -> dict[str, str]:
@@ -119,7 +121,8 @@ def _check(values: Mapping[str, Any], source: str, *, strict: bool) -> dict[str,
         if key not in Settings.model_fields:
             near = difflib.get_close_matches(key, Settings.model_fields, n=1, cutoff=0.5)
             hint = f" Did you mean {near[0]}?" if near else " docs/settings.md lists them all."
-            raise SettingsError(f"{_spell(key, source)} in {source}: there is no such setting.{hint}")
+            sentence = f"{_spell(key, source)} in {source}: there is no such setting.{hint}"
+            raise SettingsError(sentence, rule="file_unknown", name=key)
     try:
         checked = Settings.model_validate(dict(values), strict=strict)
     except ValidationError as error:

@@ -171,6 +171,42 @@ class PageClient:
         return {"data": data, "fn_index": self._events[event], "session_hash": self._session}
 
 
+class AdminPage:
+    """An open admin page: what its timers ask for, as often as they do."""
+
+    def __init__(self, base_url: str) -> None:
+        self._http = _http(base_url, {"x-lang": "en"})
+        self._session = secrets.token_hex(6)
+        self._asking: list[asyncio.Task[None]] = []
+
+    async def open(self) -> AdminPage:
+        """Load it, and begin to ask. The program must let this PC in without a password."""
+        (await self._http.get("/admin/en/")).raise_for_status()
+        config = (await self._http.get("/admin/en/config")).json()
+        values = {part["id"]: part["props"].get("value") for part in config["components"]}
+        for event in config["dependencies"]:
+            ticks = [values[target] for target, name in event["targets"] if name == "tick"]
+            if ticks:
+                data = [values[part] for part in event["inputs"]]
+                body = {"data": data, "fn_index": event["id"], "session_hash": self._session}
+                self._asking.append(asyncio.create_task(self._ask(body, ticks[0])))
+        return self
+
+    async def close(self) -> None:
+        """Close the tab. Raises what went wrong while it was open."""
+        for task in self._asking:
+            task.cancel()
+        ended = await asyncio.gather(*self._asking, return_exceptions=True)
+        await self._http.aclose()
+        if failures := [end for end in ended if isinstance(end, Exception)]:
+            raise failures[0]
+
+    async def _ask(self, body: dict[str, Any], every_s: float) -> None:
+        while True:
+            (await self._http.post("/admin/en/gradio_api/run/predict", json=body)).raise_for_status()
+            await asyncio.sleep(every_s)
+
+
 async def open_pages(base_url: str, n_pages: int) -> list[PageClient]:
     """That many people, each with a page of their own, loaded one after another as they would come."""
     return [await PageClient(base_url).open() for _ in range(n_pages)]

@@ -8,7 +8,7 @@ import gradio as gr
 
 from appliance.access import Caller
 from appliance.api_keys import KeyNameError
-from appliance.desk import NothingThere, SessionLine, WrongPassword
+from appliance.desk import SessionLine, WrongPassword
 from appliance.errors import Busy, SettingsError, TooFast
 from appliance.passwords import MAX_CHARS, MIN_CHARS, PasswordError, Role
 from ui.admin_messages import span_of
@@ -152,10 +152,7 @@ def _build_sessions(place: Place) -> None:
     async def end_one(tag: str) -> Shown:
         if not tag:
             raise Problem(place.tell("pick_first"))
-        try:
-            await place.desk.end_session(tag)
-        except NothingThere:
-            raise Problem(place.tell("gone")) from None
+        await place.desk.end_session(tag)
         return shown(place.tell("session_ended"))
 
     place.on([place.demo.load, refresh.click], show, (), [pick], "sessions_show", status=status)

@@ -13,11 +13,11 @@ from typing import Any, Final
 import gradio as gr
 
 from appliance.answer_cache import SavedAnswer
-from appliance.desk import NothingThere
 from appliance.errors import ChangedMeanwhile
 from appliance.owner_file import BadRules
-from appliance.rule_edits import Rule, rules_in
+from appliance.rule_edits import Rule, rules_in, with_rule
 from ui.admin_section import Place, Problem, Shown, said
+from ui.problem_words import rules_problem
 
 NEW: Final = "new"
 _MAX_TITLE: Final = 70
@@ -98,7 +98,8 @@ class RulePart:
         text = place.text(f"{sort.id}-{sort.text}", place.tell(sort.text), lines=2, max_lines=12)
         choices = [(place.tell(key), value) for key, value in sort.how_choices]
         how = gr.Radio(choices, value=choices[0][1], elem_id=f"{sort.id}-how", label=place.tell(sort.how_label))
-        self._fields = [lines, text, how]
+        self._fields: tuple[gr.Textbox, gr.Textbox, gr.Radio] = (lines, text, how)
+        self._typed = place.status(f"{sort.id}-typed")
         with gr.Row(elem_classes="actions"):
             self._save = place.button(f"{sort.id}-save", "save", primary=True)
             self._delete = place.button(f"{sort.id}-delete", "delete")
@@ -106,14 +107,22 @@ class RulePart:
         self._revision = gr.Textbox("", elem_id=f"{sort.id}-revision", visible="hidden")
         with gr.Accordion(place.tell("as_text"), open=False, elem_id=f"{sort.id}-whole"):
             self._whole = place.text(f"{sort.id}-text", place.tell("as_text_detail"), lines=10, max_lines=30)
-            self._save_whole = place.button(f"{sort.id}-text-save", "save")
+            self._typed_whole = place.status(f"{sort.id}-text-typed")
+            with gr.Row(elem_classes="actions"):
+                self._save_whole = place.button(f"{sort.id}-text-save", "save")
 
     def wire(self) -> None:
         """Connect them."""
         on, name = self._place.on, self._sort.name
-        everything = [self._pick, *self._fields, self._whole, self._revision]
+        everything = [self._pick, *self._fields, self._whole, self._revision, self._typed, self._typed_whole]
         on([self._place.demo.load], self.show, (), everything, f"{name}_show", status=self._status)
-        on([self._pick.input], self.pick, [self._pick], self._fields, f"{name}_pick", status=self._status)
+        picked = [*self._fields, self._typed]
+        on([self._pick.input], self.pick, [self._pick], picked, f"{name}_pick", status=self._status)
+        # `change` and not `input`, which Gradio fires for keys alone: what is pasted counts too.
+        typed = [self._fields[0].change, self._fields[1].change]
+        on(typed, self.check, self._fields, [self._typed], f"{name}_check", as_typed=True)
+        typed = [self._whole.change]
+        on(typed, self.check_whole, [self._whole], [self._typed_whole], f"{name}_check_whole", as_typed=True)
         changed = [self._revision, self._pick, *self._fields]
         on([self._save.click], self.save, changed, everything, f"{name}_save", status=self._status)
         asked = [self._revision, self._pick]
@@ -133,13 +142,23 @@ class RulePart:
         rules = rules_in((await self._place.desk.rules.read(self._sort.name)).text)
         rule = rules[index] if index is not None and index < len(rules) else {}
         kept = [said(self._place.tell("patterns_kept"))] if rule.get("patterns") else []
-        return [*self._filled(rule), *kept]
+        return [*self._filled(rule), "", *kept]
+
+    async def check(self, lines: str, text: str, how: str) -> Shown:
+        """What is wrong with what is typed; what is still empty is only missed when it is saved."""
+        rule = self._sort.rule(lines, text.strip() or "…", how)
+        return await self._checked(with_rule("", None, rule), is_one=True) if rule[self._sort.lines] else [""]
+
+    async def check_whole(self, text: str) -> Shown:
+        """What is wrong with the file as it is typed."""
+        return await self._checked(text)
 
     async def save(self, revision: str, picked: str, lines: str, text: str, how: str) -> Shown:
         """Add the rule, or replace the picked one."""
         index = self._index(picked)
         rule = self._sort.rule(lines, text, how)
-        return await self._changed(self._place.desk.rules.put(self._sort.name, index, rule, revision), "rule_saved")
+        change = self._place.desk.rules.put(self._sort.name, index, rule, revision)
+        return await self._changed(change, "rule_saved", is_one=True)
 
     async def delete(self, revision: str, picked: str) -> Shown:
         """Take the picked one out."""
@@ -161,14 +180,22 @@ class RulePart:
             raise Problem(self._place.tell("gone"))
         return int(picked)
 
-    async def _changed(self, change: Any, sentence: str) -> Shown:
+    async def _checked(self, text: str, *, is_one: bool = False) -> Shown:
+        try:
+            await self._place.desk.rules.check(self._sort.name, text)
+        except BadRules as error:
+            return [said(rules_problem(self._place.language, error, is_one=is_one), is_problem=True)]
+        return [""]
+
+    async def _changed(self, change: Any, sentence: str, *, is_one: bool = False) -> Shown:
         """Make a change and show what is now there; somebody else's too."""
         try:
             await change
         except ChangedMeanwhile:
             return [*await self._shown(), said(self._place.tell("rules_meanwhile"), is_problem=True)]
         except BadRules as error:
-            raise Problem(self._place.tell("rules_problem", problem=error)) from None
+            problem = rules_problem(self._place.language, error, is_one=is_one)
+            raise Problem(self._place.tell("rules_problem", problem=problem)) from None
         return [*await self._shown(), said(self._place.tell(sentence))]
 
     async def _shown(self) -> list[Any]:
@@ -176,13 +203,16 @@ class RulePart:
             file = await self._place.desk.rules.read(self._sort.name)
             rules = rules_in(file.text)
         except BadRules as error:
-            raise Problem(self._place.tell("file_problem", problem=error)) from None
+            raise Problem(self._file_problem(error)) from None
         choices = [(self._place.tell("rule_new"), NEW)]
         choices += [(self._title(rule), str(index)) for index, rule in enumerate(rules)]
-        shown = [gr.update(choices=choices, value=NEW), *self._filled({}), file.text, file.revision]
-        if file.problem:
-            shown.append(said(self._place.tell("file_problem", problem=file.problem), is_problem=True))
+        shown = [gr.update(choices=choices, value=NEW), *self._filled({}), file.text, file.revision, "", ""]
+        if file.error is not None:
+            shown.append(said(self._file_problem(file.error), is_problem=True))
         return shown
+
+    def _file_problem(self, error: BadRules) -> str:
+        return self._place.tell("file_problem", problem=rules_problem(self._place.language, error))
 
     def _filled(self, rule: Rule) -> list[Any]:
         lines = rule.get(self._sort.lines, [])
@@ -214,10 +244,7 @@ def _build_cache(place: Place) -> None:
         return [entry.text if entry is not None else ""]
 
     async def keep_one(digest: str, text: str) -> Shown:
-        try:
-            await place.desk.pin_answer(_picked(place, digest), text.strip() or None)
-        except NothingThere:
-            raise Problem(place.tell("gone")) from None
+        await place.desk.pin_answer(_picked(place, digest), text.strip() or None)
         return await shown("cache_saved")
 
     async def delete_one(digest: str) -> Shown:

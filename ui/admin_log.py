@@ -31,10 +31,10 @@ def _build_restart(place: Place) -> None:
     pending = words("", "pending", "pending")
     with gr.Row(elem_classes="actions"):
         ask = place.button("restart", "restart")
+    status = place.status("restart-status")
     with gr.Row(elem_classes="actions", elem_id="restart-sure", visible=False) as sure:
         yes = place.button("restart-yes", "restart_yes", primary=True)
         no = place.button("restart-no", "cancel")
-    status = place.status("restart-status")
     desk = place.desk
 
     async def show() -> Shown:

@@ -56,13 +56,13 @@ class Overview:
     def _numbers_html(self, snapshot: Snapshot, pc: PcUse) -> str:
         tell, language, now, desk = self._place.tell, self._place.language, snapshot.now, self._place.desk
         last = desk.history.hour[-1] if desk.history.hour else None
-        first, p99 = (_seconds(value) for value in (snapshot.ttft_p50_s, snapshot.ttft_p99_s))
+        first, p99 = (self._seconds(value) for value in (snapshot.ttft_p50_s, snapshot.ttft_p99_s))
         used_bytes = now.web.rss_bytes + now.engine.rss_bytes
         cards = (
             ("people", str(desk.n_people()), tell("people_detail")),
             ("writing", str(now.n_slots_used), tell("writing_detail", n=now.n_slots)),
             ("waiting", str(now.n_waiting), tell("waiting_detail", n=now.n_places_taken, most=now.n_places)),
-            ("wait", f"{now.wait_s:.0f} s", tell("wait_detail")),
+            ("wait", tell("seconds", n=f"{now.wait_s:.0f}"), tell("wait_detail")),
             ("speed", f"{snapshot.tokens_per_s:.0f} <small>{escape(tell('speed_unit'))}</small>", tell("speed_detail")),
             ("first_words", first or "–", tell("first_words_detail", p99=p99) if p99 else tell("none_yet")),
             ("without_model", f"{snapshot.answer_hit_rate:.0%}", tell("without_model_detail", n=snapshot.n_answers)),
@@ -109,6 +109,9 @@ class Overview:
             notes.append(self._place.tell("no_password"))
         return "".join(f'<p class="note">{escape(note)}</p>' for note in notes)
 
+    def _seconds(self, value: float | None) -> str:
+        return "" if value is None else self._place.tell("seconds", n=f"{value:.{2 if value < 10 else 0}f}")
+
     def _charts_html(self, samples: Sequence[Sample]) -> str:
         tell = self._place.tell
         if not samples:
@@ -136,12 +139,6 @@ class Overview:
             + chart("chart_memory", ("", [sample.memory_bytes / _GB for sample in samples]))
             + "</div>"
         )
-
-
-def _seconds(value: float | None) -> str:
-    if value is None:
-        return ""
-    return f"{value:.2f} s" if value < 10 else f"{value:.0f} s"
 
 
 def _gigabytes(n_bytes: float) -> str:

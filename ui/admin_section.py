@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Any
 import gradio as gr
 
 from appliance.access import Caller, caller_of
-from appliance.errors import ApplianceError
+from appliance.desk import NothingThere
+from appliance.errors import ApplianceError, StartFailed
 from appliance.log import where
 from ui.admin_messages import tell
 from ui.messages import Language
+from ui.problem_words import disk_problem
 
 if TYPE_CHECKING:
     from appliance.desk import Desk
@@ -91,10 +93,11 @@ class Place:
         name: str,
         *,
         status: gr.Markdown | None = None,
+        as_typed: bool = False,
     ) -> None:
         """Wire a handler. What it refuses or fails at is said in `status`, and then nothing else changes.
 
-        A handler with a parameter `caller` is told who asks.
+        A handler with a parameter `caller` is told who asks. `as_typed`: of many events only the latest counts.
         """
         told = [*outputs, status] if status is not None else list(outputs)
         wants_caller = "caller" in handler.__code__.co_varnames if hasattr(handler, "__code__") else False
@@ -119,7 +122,7 @@ class Place:
                 show_progress="hidden",
                 preprocess=False,
                 postprocess=False,
-                trigger_mode="multiple",
+                trigger_mode="always_last" if as_typed else "multiple",
                 api_visibility="private",
                 api_name=name if number == 0 else f"{name}_{number}",
             )
@@ -127,8 +130,11 @@ class Place:
     def _sentence(self, error: Exception) -> str:
         if isinstance(error, Problem):
             return str(error)
-        if isinstance(error, OSError):
-            return self.tell("disk", problem=error.strerror or type(error).__name__)
+        disk = error.__cause__ if isinstance(error, StartFailed) else error
+        if isinstance(disk, OSError):
+            return disk_problem(self.language, disk)
+        if isinstance(error, NothingThere):
+            return self.tell("gone")
         if not isinstance(error, ApplianceError):
             _log.error("an event of the admin page failed: %s", where(error))
             return self.tell("failed")

@@ -22,6 +22,7 @@ from appliance.settings_store import Saved, Shown
 from ui.admin_messages import tell
 from ui.admin_section import Place, words
 from ui.messages import LANGUAGES, Language
+from ui.problem_words import disk_problem
 from ui.setting_words import LONG, group_name, grouped, help_of, name_of, unit_of
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def build(place: Place) -> None:
         try:
             await place.desk.settings.refresh()
         except SettingsError as error:
-            problem = escape(place.tell("file_broken", problem=error))
+            problem = escape(place.tell("file_broken", problem=_in_file(place.language, error)))
             return [f'<p class="problem" role="alert">{problem}</p>']
         return [form_html(place.language, place.desk.settings.shown())]
 
@@ -98,9 +99,9 @@ def make_settings_router(desk: Desk) -> APIRouter:
             if error.key:
                 problems[error.key] = problem_of(language, error)
             else:
-                said = tell(language, "file_broken", problem=error)
+                said = tell(language, "file_broken", problem=problem_of(language, error))
         except OSError as error:
-            status, said = 507, tell(language, "disk", problem=error.strerror or type(error).__name__)
+            status, said = 507, disk_problem(language, error)
         rows = {key: {"saved": s.saved, "note": note_html(language, s)} for key, s in store.shown().items()}
         return JSONResponse({"said": said, "problems": problems, "rows": rows}, status_code=status, headers=_NO_STORE)
 
@@ -114,6 +115,12 @@ def problem_of(language: Language, error: SettingsError) -> str:
     if error.rule:
         return tell(language, f"rule_{error.rule}", **error.values)
     return str(error)
+
+
+def _in_file(language: Language, error: SettingsError) -> str:
+    """The same with the name of the setting, where it is one's."""
+    problem = problem_of(language, error)
+    return f"{name_of(language, error.key)}: {problem}" if error.key else problem
 
 
 def kind_words(language: Language, key: str) -> str:
@@ -195,9 +202,10 @@ def _attribute(text: str) -> str:
 
 
 def _spoken(language: Language, key: str, value: str) -> str:
+    sort = kind_of(key).sort
     if not value:
-        return tell(language, "empty")
-    if kind_of(key).sort == "switch":
+        return tell(language, "empty" if sort == "text" else "not_set")
+    if sort == "switch":
         return tell(language, "on" if value == "true" else "off")
     return value if len(value) <= 80 else value[:79] + "…"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator
 
@@ -10,8 +11,10 @@ import pytest
 from playwright import sync_api
 from playwright.sync_api import expect
 
+from appliance.paths import Paths
 from tests.browser.conftest import HOST, page_url
 from tests.browser.driver import Chat, settled
+from tests.browser.test_looks import serious
 from tests.system.program import Program, command
 
 PASSWORD = "correct horse"
@@ -130,6 +133,8 @@ def test_from_the_login_through_every_section(office, new_page, tmp_path, locale
         admin.section(name)
         expect(page.locator(f"#section-{name} h2, #section-{name} .cards").first).to_be_visible()
         page.wait_for_function("() => document.documentElement.scrollWidth <= window.innerWidth")
+        if scheme == "light" or locale == "en-US":  # colours are the same in both languages
+            assert (name, serious(admin)) == (name, [])
         page.screenshot(path=str(tmp_path / f"{name}.png"), full_page=True)
     ours = (page_url(office), "data:", "blob:")
     assert [url for url in admin.requests if not url.startswith(ours)] == []
@@ -188,6 +193,7 @@ def test_a_bad_value_is_marked_while_it_is_typed_and_saves_nothing(admin, office
     expect(admin.problem("queue_size")).to_have_text("Expected: a whole number from 0 to 1000")
     admin.set("login_days", "7")
     assert admin.save() == "Not saved: please look at what is marked."
+    expect(admin.page.locator("#set-queue_size")).to_be_focused()
     assert not (office.data_dir / "office-chat.toml").exists() or "login_days" not in _file(office)
     admin.page.click("#discard")
     expect(admin.problem("queue_size")).to_be_hidden()
@@ -273,9 +279,24 @@ def test_a_block_list_that_cannot_be_used_is_refused_with_its_line(admin, office
     admin.section("answers")
     admin.page.click("#block-whole button")
     admin.page.fill("#block-text textarea", '# ours\n[[rule]]\npatterns = ["("]\n')
+    problem = "line 2: a pattern cannot be used: missing ): ("
+    expect(admin.page.locator("#block-text-typed")).to_have_text(problem)
     admin.page.click("#block-text-save")
-    expect(admin.page.locator("#block-status")).to_contain_text("line 2")
+    expect(admin.page.locator("#block-status")).to_contain_text(problem)
     assert not (office.data_dir / "block_list.toml").exists()
+    admin.page.fill("#block-text textarea", '# ours\n[[rule]]\nwords = ["x"]\n')
+    expect(admin.page.locator("#block-text-typed")).to_have_text("")
+
+
+def test_a_question_that_cannot_be_asked_is_named_while_it_is_typed(office, new_page):
+    admin = Admin(new_page(locale="zh-CN", viewport={"width": 360, "height": 740}), office).open().section("answers")
+    admin.page.fill("#quick-questions textarea", "？？")
+    expect(admin.page.locator("#quick-typed")).to_have_text("有一个问题既没有文字也没有数字")
+    admin.page.fill("#quick-questions textarea", "打印机在哪？")
+    expect(admin.page.locator("#quick-typed")).to_have_text("")
+    admin.page.click("#quick-save")
+    expect(admin.page.locator("#quick-status")).to_have_text("未保存，之前的规则继续使用：缺少“回答”")
+    assert admin.errors == []
 
 
 def test_a_key_is_shown_once_and_opens_nothing_after_it_was_revoked(admin, office):
@@ -337,13 +358,17 @@ def test_the_log_is_shown_and_holds_nothing_of_what_people_write(admin, office, 
 
 def test_neither_config_nor_export_nor_log_holds_a_secret_or_a_conversation(admin, office, visit):
     visit(office).ask("a word of a conversation")
+    key = command(office.data_dir, "add-key", "a program").split()[0]
     told, page = "", admin.page.context.new_page()
-    for path in ("admin/en/config", "admin/en/", "admin/settings", "admin/status", "config"):
+    for path in ("admin/en/config", "admin/zh/config", "admin/en/", "admin/settings", "admin/status", "config", ""):
         response = page.goto(page_url(office) + path)
         assert response.status == 200, path
         told += response.text()
     told += office.log()
-    secrets = [PASSWORD, "$argon2", "a word of a conversation", (office.data_dir / "secret.key").read_bytes().hex()]
+    digest = hashlib.sha256(key.encode()).hexdigest()
+    assert digest in Paths(office.data_dir).api_keys.read_text()
+    own = Paths(office.data_dir).secret.read_bytes()
+    secrets = [PASSWORD, "$argon2", key, digest, "a word of a conversation", own.hex(), own.decode("latin-1")]
     assert [secret for secret in secrets if secret in told] == []
 
 

@@ -116,3 +116,32 @@ async def test_a_broken_file_is_said_and_left_alone(site: Site) -> None:
     assert answer.status_code == 422
     assert "cannot be read" in answer.json()["said"]
     assert site.path.read_text() == "port = \n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("port = \n", "第 1 行不是有效的 TOML"),
+        ("\nprot = 1\n", "没有设置项 prot"),
+        (b"\xff\xfe", "UTF-8"),
+    ],
+)
+async def test_what_is_wrong_with_the_file_is_said_in_chinese_too(site: Site, text: str | bytes, said: str) -> None:
+    site.path.write_bytes(text.encode() if isinstance(text, str) else text)
+    answer = (await site.post("/admin/settings", lang="zh", changes={"notice": "x"}, seen={})).json()["said"]
+    assert said in answer
+    assert "expected" not in answer
+    assert "there is no" not in answer
+
+
+@pytest.mark.parametrize(("value", "status"), [("0", 200), ("4", 200), ("-1", 422), ("999", 422), ("four", 422)])
+async def test_case_57_a_number_of_threads_that_cannot_be_is_refused(site: Site, value: str, status: int) -> None:
+    answer = await site.post("/admin/settings", changes={"n_threads": value}, seen={})
+    assert answer.status_code == status
+    assert (await site.saved())["n_threads"] == (value if status == 200 else "0")
+
+
+async def test_tasks_that_cannot_be_read_are_named_while_they_are_typed(site: Site) -> None:
+    for lang, said in (("en", "separated by |"), ("zh", "用 | 分隔")):
+        answer = await site.post("/admin/settings/check", lang=lang, changes={"presets": "weekly | no colon"})
+        assert said in answer.json()["problems"]["presets"]

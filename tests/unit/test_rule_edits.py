@@ -104,4 +104,4 @@ async def test_the_second_of_two_is_told_and_the_first_one_s_rule_stays(desk):
 async def test_a_file_that_is_not_in_use_says_why(desk):
     desk.path.write_text("[[rule]]\n")
     desk.blocks.file.refresh()
-    assert "needs words or patterns" in (await desk.files.read("block_list")).problem
+    assert "needs words or patterns" in str((await desk.files.read("block_list")).error)

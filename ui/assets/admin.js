@@ -138,6 +138,8 @@
       });
       showProblems(problems);
       showBar();
+      // The page may be scrolled far away from what is marked.
+      document.querySelector("#settings-form [aria-invalid]")?.focus();
       say(said, response.ok ? "fine" : "problem");
     } catch {
       say(word("js_failed"), "problem");
