@@ -166,7 +166,9 @@ def test_the_page_says_which_model_answers_and_not_what_it_is_made_with(app: Pro
     expect(chat.page.locator("#header")).to_contain_text("Echo")
     assert "gradio" not in str(chat.js("document.body.innerText")).lower()
     expect(chat.page.locator("footer:visible")).to_have_count(0)
-    assert chat.page.request.get(f"http://127.0.0.1:{app.port}/favicon.ico").body() == (ASSETS / "icon.png").read_bytes()
+    assert (
+        chat.page.request.get(f"http://127.0.0.1:{app.port}/favicon.ico").body() == (ASSETS / "icon.png").read_bytes()
+    )
 
 
 def test_it_speaks_the_browsers_language(app: Program, visit: Visit) -> None:
