@@ -138,8 +138,10 @@
       });
       showProblems(problems);
       showBar();
-      // The page may be scrolled far away from what is marked.
-      document.querySelector("#settings-form [aria-invalid]")?.focus();
+      // The page may be scrolled far away from what is marked, or this bar may lie over it.
+      const marked = document.querySelector("#settings-form [aria-invalid]");
+      marked?.focus();
+      marked?.scrollIntoView({ block: "center" });
       say(said, response.ok ? "fine" : "problem");
     } catch {
       say(word("js_failed"), "problem");
