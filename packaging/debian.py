@@ -8,7 +8,6 @@ import os
 import shutil
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 
@@ -42,8 +41,7 @@ def missing_for_freezing() -> list[str]:
     """PyInstaller reads libraries with objdump, and takes Python itself as a library, which Debian splits off."""
     packages = [] if shutil.which("objdump") else ["binutils"]
     python = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    of_debian = sys.base_prefix == "/usr" and not sysconfig.get_config_var("Py_ENABLE_SHARED")
-    if of_debian and ctypes.util.find_library(python) is None:
+    if sys.base_prefix == "/usr" and ctypes.util.find_library(python) is None:
         packages.append(f"lib{python}")
     return packages
 

@@ -256,7 +256,6 @@ def test_what_a_check_is_only_better_with_stops_nothing_but_is_said(
 
 def test_pythons_own_library_is_asked_for_where_debian_split_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
-    monkeypatch.setattr("sysconfig.get_config_var", lambda name: 0)
     monkeypatch.setattr("ctypes.util.find_library", lambda name: None)
     monkeypatch.setattr("sys.base_prefix", "/usr")
     assert debian.missing_for_freezing() == ["libpython3.11"]
