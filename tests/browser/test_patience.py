@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import time
 
+import httpx
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.driver import LONG, Visit, settled
+from tests.browser.conftest import ROOMY, Programs
+from tests.browser.driver import LONG, Chat, Visit, settled
 from tests.system.program import Program
 
 
@@ -66,3 +69,56 @@ def test_the_wait_is_told_in_seconds_and_counts_down(narrow_app: Program, visit:
     assert seconds[1] < seconds[0] <= 25
     chat.click("stop")
     first.click("stop")
+
+
+GIVES_WAY: dict[str, object] = {
+    "max_batch_size": 1,
+    "look_ahead": 0,
+    "queue_size": 6,
+    "disconnect_grace_s": 1,
+    "disconnect_grace_busy_s": 1,
+    "shorter_answers_wait_s": 0,
+    "shorter_history_wait_s": 0,
+    "saved_only_wait_s": 0,
+    "busy_wait_s": 0,
+}
+
+
+def test_that_answers_are_shorter_while_many_ask_is_said_below_them(programs: Programs, visit: Visit) -> None:
+    app = programs.get(**ROOMY | GIVES_WAY | {"shorter_answers_wait_s": 2, "short_answer_tokens": 9})
+    crowd = _crowd(app, visit, rung=1)
+    late = visit(app, width=360, height=720)
+    late.send("a question whose echo is longer than nine tokens")
+    late.wait_for("waiting")
+    for chat in crowd:
+        chat.click("stop")
+    late.wait_answered()
+    expect(late.page.get_by_text("Many people are asking right now: answers are shorter than usual.")).to_be_visible()
+
+
+def test_that_only_saved_answers_are_given_is_said_and_the_text_kept(programs: Programs, visit: Visit) -> None:
+    app = programs.get(**ROOMY | GIVES_WAY | {"saved_only_wait_s": 2})
+    crowd = _crowd(app, visit, rung=3)
+    late = visit(app, locale="zh-CN", width=360, height=720)
+    late.send("一个字也不会丢")
+    expect(late.page.get_by_text("暂时只提供已保存的回答和快捷回答").first).to_be_visible()
+    assert late.box.input_value() == "一个字也不会丢"
+    for chat in crowd:
+        chat.click("stop")
+
+
+def _crowd(app: Program, visit: Visit, rung: int) -> list[Chat]:
+    """Three people with long questions, once the program gives way so far."""
+    crowd = [visit(app) for _ in range(3)]
+    for number, chat in enumerate(crowd):
+        chat.send(f"{number} {LONG[2:]}")  # the same one would be answered once for all
+
+    def rung_now() -> float:
+        lines = httpx.get(f"{app.url}/metrics", trust_env=False).text.splitlines()
+        return next(float(line.split()[1]) for line in lines if line.startswith("office_chat_pressure_rung "))
+
+    deadline_s = time.monotonic() + 20
+    while rung_now() < rung and time.monotonic() < deadline_s:
+        time.sleep(0.2)
+    assert rung_now() == rung
+    return crowd
