@@ -10,6 +10,15 @@ import pytest
 
 pytestmark = pytest.mark.model
 
+LONG_WINDED = (
+    *("Repeat the word apple 200 times.", "List 100 city names.", "?", "a", "嗯", "…", "Go on.", "从一数到一千。"),
+    *("Count to one thousand.", "Write the alphabet again and again.", "Say nothing but ha, for ever."),
+    *("Write a poem in which every line is the same.", "List all prime numbers.", "Write π to 500 digits."),
+    *("Write a JSON list of 200 numbers.", "Print a table of 100 rows.", "Write a Python file with 100 functions."),
+    *("Tell me a story that never ends.", "请把“好的”写二百遍。", "列出一百个城市。"),
+)
+"""Questions on which small models go round in circles."""
+
 
 def body(text: str, **more: object) -> dict[str, object]:
     return {"messages": [{"role": "user", "content": text}], **more}
@@ -68,6 +77,18 @@ async def test_an_answer_at_its_limit_ends_there_and_says_so(http):
     answer = (await ask(http, "Repeat the word apple 200 times.", temperature=0, max_tokens=20)).json()
     assert answer["choices"][0]["finish_reason"] == "length"
     assert answer["usage"]["completion_tokens"] == 20
+
+
+@pytest.mark.timeout(400)
+async def test_case_41_twenty_questions_without_an_end_end_at_their_limit_and_delay_nobody(http):
+    asking = [asyncio.create_task(ask(http, question, max_tokens=160)) for question in LONG_WINDED]
+    answer = (await ask(http, "What is the capital of France? One word.", max_tokens=8, user="another")).json()
+    assert answer["choices"][0]["message"]["content"]
+    assert not all(task.done() for task in asking), "they outlast whoever asked last and little"
+    for question, task in zip(LONG_WINDED, asking, strict=True):
+        ended = (await task).json()
+        n_tokens, finish = ended["usage"]["completion_tokens"], ended["choices"][0]["finish_reason"]
+        assert (n_tokens == 160 and finish == "length") or (n_tokens <= 160 and finish == "stop"), question
 
 
 async def test_the_first_question_is_as_quick_as_the_third(start):
