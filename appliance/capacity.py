@@ -10,8 +10,14 @@ COMFORTABLE_PER_S: Final = 4.0
 """Tokens a second for each reader: about as fast as one reads."""
 COMFORTABLE_TTFT_S: Final = 3.0
 """How long nine of ten may wait for the first word."""
-_PROMPT_TOKENS, _ANSWER_TOKENS = 40, 100
-"""What is to be read of a usual question before its answer can begin, and how long that is."""
+USUAL_ANSWER_TOKENS: Final = 100
+_PROMPT_TOKENS: Final = 40
+"""What is to be read of a usual question before its answer can begin."""
+
+
+def is_comfortable(per_s: float, ttft_s: float) -> bool:
+    """Whether somebody who gets so many tokens a second, the first of them after so long, is served comfortably."""
+    return per_s >= COMFORTABLE_PER_S and ttft_s < COMFORTABLE_TTFT_S
 
 
 @dataclass(frozen=True)
@@ -27,7 +33,7 @@ class Speed:
 
     def each(self, n_people: int, n_slots: int) -> float:
         """What each of so many reads a second: others' answers are written and others' questions read meanwhile."""
-        return _ANSWER_TOKENS / self._answer_s(n_people, n_slots)
+        return USUAL_ANSWER_TOKENS / self._answer_s(n_people, n_slots)
 
     def first_word_s(self, n_people: int, n_slots: int) -> float:
         """Until nine of ten see a first word: their own question, and some of the others' before it."""
@@ -37,9 +43,7 @@ class Speed:
     def comfortable(self, n_slots: int) -> int:
         """The most people who can ask at once and all be served comfortably; never more than there are slots."""
         able = [
-            n
-            for n in range(1, n_slots + 1)
-            if self.each(n, n_slots) >= COMFORTABLE_PER_S and self.first_word_s(n, n_slots) < COMFORTABLE_TTFT_S
+            n for n in range(1, n_slots + 1) if is_comfortable(self.each(n, n_slots), self.first_word_s(n, n_slots))
         ]
         return max(able, default=0)
 
@@ -48,7 +52,7 @@ class Speed:
         # Written together they are faster than one alone, by a power of their number.
         growth = math.log(max(self.many / self.one, 1.0)) / math.log(n_slots) if n_slots > 1 else 0.0
         all_per_s = float(self.one * min(n_people, n_slots) ** growth)
-        return _ANSWER_TOKENS * n_people / all_per_s + self._others_s(n_people)
+        return USUAL_ANSWER_TOKENS * n_people / all_per_s + self._others_s(n_people)
 
     def _others_s(self, n_people: int) -> float:
         """Of that time, what goes to reading the others' next questions: one each."""

@@ -13,17 +13,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
-from appliance.capacity import COMFORTABLE_PER_S, COMFORTABLE_TTFT_S
+from appliance.capacity import COMFORTABLE_TTFT_S, is_comfortable
 from appliance.engine.request import Delta, Finished, FinishReason, Message, Request
 from appliance.engine_link import Engine, Stream
 from appliance.errors import ApplianceError
 
 _log = logging.getLogger(__name__)
 
-USUAL_ANSWER_TOKENS: Final = 100
-"""The mean of `answer_tokens`."""
 _LEAST_TOKENS, _SPREAD_TOKENS = 60, 81
-"""Answers are of many lengths, or everybody would ask again at the same moment."""
+"""Answers are of many lengths, or everybody would ask again at the same moment; on average of
+`capacity.USUAL_ANSWER_TOKENS`."""
 _WARM_S: Final = 2.5
 """Left out at the beginning: they all ask at the same moment, which people do not."""
 _LEVEL_S: Final = 9.5
@@ -66,7 +65,7 @@ class Level:
     @property
     def is_comfortable(self) -> bool:
         """Whether nearly everybody reads comfortably."""
-        return self.slow_per_s >= COMFORTABLE_PER_S and self.ttft_p90_s < COMFORTABLE_TTFT_S
+        return is_comfortable(self.slow_per_s, self.ttft_p90_s)
 
 
 class Crowd:

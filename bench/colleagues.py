@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NoReturn, Protocol
 
-from appliance.capacity import COMFORTABLE_PER_S, COMFORTABLE_TTFT_S
+from appliance.capacity import is_comfortable
 from appliance.crowd import answer_tokens, question
 from appliance.engine.backend import Vocabulary
 from appliance.wishes import Length
@@ -41,7 +41,7 @@ class Seen:
     @property
     def is_comfortable(self) -> bool:
         """By the issue's words, as the self-test reads them."""
-        return self.slow_per_s >= COMFORTABLE_PER_S and self.ttft_p90_s < COMFORTABLE_TTFT_S
+        return is_comfortable(self.slow_per_s, self.ttft_p90_s)
 
     def __str__(self) -> str:
         return (

@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from appliance.crowd import USUAL_ANSWER_TOKENS, Crowd, Level, answer_tokens, question
+from appliance.capacity import USUAL_ANSWER_TOKENS
+from appliance.crowd import Crowd, Level, answer_tokens, question
 from appliance.engine.request import FinishReason
 from appliance.errors import ApplianceError
 from tests.unit.engine.scripted import FakeClock
