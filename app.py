@@ -21,7 +21,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from appliance import __version__, terminal
-from appliance.errors import ApplianceError
+from appliance.errors import ApplianceError, EngineFailed, ModelFileError
 
 if TYPE_CHECKING:
     import socket
@@ -73,9 +73,10 @@ def run(flags: dict[str, Any], began: float) -> None:
     from appliance.paths import Paths
     from appliance.settings_files import find_sources, read_settings
     from appliance.single_instance import AlreadyRunning, claim
+    from appliance.tuning.kernel_file import remember
     from appliance.upgrade import bring_up_to_date
 
-    config = flags.pop("config", None)
+    config, retries = flags.pop("config", None), flags.pop("retry_kernels", False)
     sources = find_sources(os.environ, flags, Path(config) if config else None)
     settings = read_settings(sources)
     paths = Paths(Path(settings.data_dir))
@@ -83,6 +84,8 @@ def run(flags: dict[str, Any], began: float) -> None:
     try:
         with claim(paths.running) as claimed:
             bring_up_to_date(paths.data_dir)
+            if retries:
+                remember(paths.tuned, ())
             is_wanted_again = run_alone(settings, sources, paths, began, claimed)
         if is_wanted_again:  # now that the folder is free
             _start_again()
@@ -220,22 +223,42 @@ def _start_again() -> None:
 
 async def _announce(appliance: Appliance, began: float) -> None:
     """Say where the page is once the engine is warm; say that it is still loading until then."""
-    loading = asyncio.ensure_future(appliance.wait_ready())
-    try:
-        while not (await asyncio.wait({loading}, timeout=_PROGRESS_S))[0]:
-            model = appliance.model_path.name if appliance.model_path else "the echo engine"
-            terminal.say(f"Loading {model} ({time.monotonic() - began:.0f} s so far)...")
-        info = loading.result()
-    finally:
-        loading.cancel()
+    info = await _wait_for_model(appliance, began)
     _log.info("ready after %.1f s: %s, %s slots", time.monotonic() - began, info.model_name, info.n_slots)
-    _log.info("version %s; llama.cpp uses %s", __version__, info.instructions or "nothing")
+    kernels = info.kernels or "none"
+    _log.info("version %s; llama.cpp computes with %s: %s", __version__, kernels, info.instructions or "nothing")
+    if appliance.kernels.failures:
+        failed = "; ".join(map(str, appliance.kernels.failures))
+        _say_in_both("console_kernels", failed=failed, now=info.kernels)
+    if appliance.failed_model is not None:
+        _say_in_both("console_model_replaced", reason=appliance.failed_model, model=info.model_name)
     view = await asyncio.to_thread(appliance.door.look)
     _say_addresses(view, info, is_first_run=appliance.is_first_run)
     if appliance.settings.open_browser and RESTARTED not in os.environ:
         page = FIRST_RUN if appliance.is_first_run else ""
         await asyncio.to_thread(_open_browser, view.own_url + page)
     await _show_work(appliance)
+
+
+async def _wait_for_model(appliance: Appliance, began: float) -> EngineInfo:
+    """Until one answers. Where none does the program goes on: the owner may choose another one on the admin page.
+
+    Raises ModelFileError for a file that is no model: nobody has to look further than this terminal.
+    """
+    loading = asyncio.ensure_future(appliance.wait_ready())
+    try:
+        while not (await asyncio.wait({loading}, timeout=_PROGRESS_S))[0]:
+            model = appliance.model_path.name if appliance.model_path else "the echo engine"
+            terminal.say(f"Loading {model} ({time.monotonic() - began:.0f} s so far)...")
+        return loading.result()
+    except (EngineFailed, ModelFileError) as error:
+        if isinstance(error, ModelFileError) and error.code != "kills":
+            raise
+        _log.error("no model answers: %s", error)
+        _say_in_both("console_engine_failed", reason=error, url=f"{appliance.door.own_url}/admin")
+        return await appliance.wait_recovered()
+    finally:
+        loading.cancel()
 
 
 async def _show_work(appliance: Appliance) -> None:
@@ -321,6 +344,9 @@ def _given(argv: Sequence[str] | None) -> dict[str, Any]:
     _add_model(parser)
     parser.add_argument(
         "--no-browser", dest="open_browser", action="store_const", const=False, help="open no page here"
+    )
+    parser.add_argument(
+        "--retry-kernels", action="store_const", const=True, help="try all of llama.cpp's kernels again that failed"
     )
     _add_places(parser)
     commands = parser.add_subparsers(dest="command", title="commands", metavar="")

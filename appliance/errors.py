@@ -160,9 +160,30 @@ class NotAdmin(Refused):
 
 
 class EngineFailed(ApplianceError):
-    """The engine ended while it was writing; what it had written is kept."""
+    """The engine ended and no other could take over. `key` names the owner's sentence, `values` fill its blanks."""
 
     code = "engine_failed"
+
+    def __init__(self, sentence: str, key: str = "", **values: object) -> None:
+        super().__init__(sentence)
+        self.key = key
+        self.values = values
+
+
+class WrongNumbers(ApplianceError):
+    """Kernels computed a known model and came to other numbers."""
+
+    def __init__(self, kernels: str, error: float) -> None:
+        super().__init__(kernels, error)
+        self.kernels = kernels
+        self.error = error
+
+    def __str__(self) -> str:
+        return f"the kernels {self.kernels} compute wrong numbers (off by {self.error:.2g})"
+
+
+class NoKernels(ApplianceError):
+    """Every kind of kernels that this CPU could run has failed or is missing."""
 
 
 class Closing(Refused):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from appliance.access import Access
@@ -16,13 +17,14 @@ from appliance.engine.client import EngineClient
 from appliance.engine.config import EngineConfig
 from appliance.engine.cpu import thread_count
 from appliance.engine.request import EngineInfo
-from appliance.errors import StartFailed
+from appliance.engine.step_down import StepDown
+from appliance.errors import EngineFailed, ModelFileError, NotReady, StartFailed
 from appliance.front_door import FrontDoor
 from appliance.janitor import keep_house
 from appliance.log import where
 from appliance.model_library import ModelLibrary, Running
 from appliance.model_upload import sweep_uploads
-from appliance.models import find_model
+from appliance.models import find_model, read_choice, write_choice
 from appliance.paths import CONFIG_NAME, Paths
 from appliance.person import Persons, load_secret
 from appliance.quick_answers import QuickAnswers
@@ -33,7 +35,8 @@ from appliance.settings import Settings
 from appliance.settings_files import Sources
 from appliance.settings_store import SettingsStore
 from appliance.tuning.choices import Choices, tuned_file
-from appliance.tuning.threads import with_threads
+from appliance.tuning.kernel_file import remember, remembered
+from appliance.tuning.threads import for_this_cpu
 
 _log = logging.getLogger(__name__)
 
@@ -58,7 +61,10 @@ class Appliance:
             self.model_source = find_model(settings.model, paths.models, paths.model_choice)
             Choices(paths.tuned).sweep()
             self.model_path = _form_to_load(self.model_source, settings, paths)
-        self.engine = EngineClient(self._engine_config(self.model_path))
+        self.failed_model: ModelFileError | None = None
+        """Why the model that was asked for does not answer, where the last good one took its place."""
+        self.kernels = StepDown(remembered(paths.tuned), partial(remember, paths.tuned))
+        self.engine = EngineClient(self._engine_config(self.model_path), self.kernels)
         self.chat = ChatService(self.engine, settings, known=_known(settings, paths))
         self.engine.on_new_model = self.chat.model_changed
         secret = load_secret(paths.secret)
@@ -92,8 +98,26 @@ class Appliance:
             self._tasks.append(task)
 
     async def wait_ready(self) -> EngineInfo:
-        """Wait until the model is loaded and warmed up; raises ModelFileError or EngineFailed."""
-        return await self.engine.wait_ready()
+        """Wait until the model is loaded and warmed up, or, where it cannot be used, the one that answered last.
+
+        Raises ModelFileError or EngineFailed where none comes up.
+        """
+        try:
+            info = await self.engine.wait_ready()
+            await asyncio.to_thread(self._note_model)
+            return info
+        except ModelFileError as error:
+            last = await asyncio.to_thread(read_choice, self._paths.last_model, self._paths.models)
+            if last is None or last == self.model_source or not last.is_file():
+                raise
+            _log.error("%s The model that answered last takes its place: %s", error, last.name)
+            info = await self.use_model(last)
+            self.failed_model = error
+            return info
+
+    async def wait_recovered(self) -> EngineInfo:
+        """After no model came up: wait until the owner has let another one answer."""
+        return await self.engine.wait_until_ready()
 
     async def use_model(self, source: Path) -> EngineInfo:
         """Let another model answer; running answers end first, new ones wait, conversations stay.
@@ -102,8 +126,31 @@ class Appliance:
         """
         file = await asyncio.to_thread(_form_to_load, source, self.settings, self._paths)
         info = await self.engine.switch(self._engine_config(file))
-        self.model_source, self.model_path = source, file
+        self.model_source, self.model_path, self.failed_model = source, file, None
+        await asyncio.to_thread(self._note_model)
         return info
+
+    def retry_kernels(self) -> None:
+        """Give those that failed another chance: load the model again with the best, after the running answers."""
+        self.kernels.use(())
+        task = asyncio.get_running_loop().create_task(self._reload())
+        task.add_done_callback(_report)
+        self._tasks.append(task)
+
+    async def _reload(self) -> None:
+        try:
+            await self.engine.switch(self._engine_config(self.model_path))
+        except (NotReady, EngineFailed, ModelFileError) as error:
+            _log.error("the model was not loaded again: %s", error)
+
+    def _note_model(self) -> None:
+        """Remember which model answers, for a start at which another one cannot. Touches the disk."""
+        if self.model_source is None:
+            return
+        try:
+            write_choice(self._paths.last_model, self._paths.models, self.model_source)
+        except (OSError, ModelFileError) as error:
+            _log.warning("which model answers could not be written down (%s)", type(error).__name__)
 
     @property
     def is_first_run(self) -> bool:
@@ -132,7 +179,7 @@ class Appliance:
         await self.engine.close()
 
     def _engine_config(self, file: Path | None) -> EngineConfig:
-        return with_threads(self.settings.engine_config(file, self._paths.parked), self._paths.tuned)
+        return for_this_cpu(self.settings.engine_config(file, self._paths.parked), self._paths.tuned)
 
     def _present_source(self) -> Path | None:
         return self.model_source
@@ -170,7 +217,7 @@ def _local_time() -> datetime:
 
 def _form_to_load(source: Path, settings: Settings, paths: Paths) -> Path:
     """The model's file, or the form of it that was tuned for this CPU."""
-    n_threads = thread_count(with_threads(settings.engine_config(source), paths.tuned))
+    n_threads = thread_count(for_this_cpu(settings.engine_config(source), paths.tuned))
     return tuned_file(source, paths.tuned, n_threads, settings.tuning_max_kl) or source
 
 

@@ -28,7 +28,7 @@ from appliance.models import first_files, part_paths, starter_model, write_choic
 from appliance.paths import Paths
 from appliance.settings import Settings
 from appliance.tuning.choices import Choices
-from appliance.tuning.threads import with_threads
+from appliance.tuning.threads import for_this_cpu
 
 _log = logging.getLogger(__name__)
 
@@ -334,7 +334,7 @@ class ModelLibrary:
 
     def _measured(self, path: Path) -> tuple[str, Speed | None]:
         """What tuning found for this file on this CPU."""
-        n_threads = thread_count(with_threads(self._settings.engine_config(path), self._paths.tuned))
+        n_threads = thread_count(for_this_cpu(self._settings.engine_config(path), self._paths.tuned))
         try:
             choice = Choices(self._paths.tuned).find(path, n_threads)
             if choice is None:

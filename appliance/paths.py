@@ -96,6 +96,11 @@ class Paths:
         return self.data_dir / "model.json"
 
     @property
+    def last_model(self) -> Path:
+        """The model that answered last."""
+        return self.data_dir / "last-model.json"
+
+    @property
     def self_test(self) -> Path:
         """What the last self-test found."""
         return self.data_dir / "self-test.json"

@@ -27,7 +27,7 @@ from appliance.errors import ApplianceError, NotReady
 from appliance.paths import Paths
 from appliance.private_file import write_private
 from appliance.settings import Settings
-from appliance.tuning.threads import tune_threads, with_threads
+from appliance.tuning.threads import for_this_cpu, tune_threads
 
 if TYPE_CHECKING:
     from appliance.tuning.tuner import Progress
@@ -208,10 +208,10 @@ class SelfTest:
 
         settings, folder, until = self._bench.settings, self._paths.tuned, time.monotonic() + _TUNE_S
         own = settings.engine_config(source)
-        n_before, over = thread_count(with_threads(own, folder)), threading.Event()
+        n_before, over = thread_count(for_this_cpu(own, folder)), threading.Event()
         await self._in_time(lambda: tune_threads(own, folder, over), over.set, until)
         self.state = SelfTestState("tuning", _THREADS_SHARE)
-        config = with_threads(own, folder)
+        config = for_this_cpu(own, folder)
         tuner = Tuner(source, folder, config, settings.tuning_max_kl, self._tuned_so_far, n_rounds=_N_ROUNDS)
         tuned = await self._in_time(tuner.run, tuner.cancel, until)
         if thread_count(config) != n_before or (tuned is not None and tuned.file is not None):
@@ -261,7 +261,7 @@ class SelfTest:
             free_memory_bytes=available_ram_bytes(),
             free_disk_bytes=shutil.disk_usage(self._paths.data_dir).free,
             at=time.time(),
-            n_threads=thread_count(with_threads(settings.engine_config(None), self._paths.tuned)),
+            n_threads=thread_count(for_this_cpu(settings.engine_config(None), self._paths.tuned)),
         )
 
 

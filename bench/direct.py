@@ -10,9 +10,10 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from appliance.engine.client import EngineClient, TokenStream
+from appliance.engine.client import EngineClient
 from appliance.engine.config import EngineConfig
 from appliance.engine.request import Delta, Finished, FinishReason, Message, Request, SamplingParams, Started
+from appliance.engine.stream import TokenStream
 from bench.exchange import Exchange
 
 _ids = itertools.count()

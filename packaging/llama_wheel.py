@@ -1,7 +1,8 @@
 """The llama-cpp-python wheel: which ready one may be used, and how a lean one is compiled.
 
-A wheel compiled here uses this CPU's own instructions, so it is kept in a folder named after version, flags and CPU. A
-wheel lying directly in the wheels folder was put there by the owner and is used if its version and platform fit.
+A wheel compiled here has kernels with all of this CPU's instructions and, as modules of their own, some with fewer
+(own_kernels.cmake), so it is kept in a folder named after version, flags and CPU. A wheel lying directly in the wheels
+folder was put there by the owner and is used if its version and platform fit and its kernels pass the trial.
 The packaged program gets another one, for any CPU, which is never taken from there.
 """
 
@@ -22,8 +23,14 @@ from pathlib import Path
 from console import SetupError, duration, run_logged, say
 from environment import pip_command
 
-DEFINES = ("LLAVA_BUILD=OFF",)  # the multimodal part; the rest of what we never use goes in lean_llama.cmake
-ANY_CPU_DEFINES = (*DEFINES, "GGML_NATIVE=OFF", "GGML_BACKEND_DL=ON", "GGML_CPU_ALL_VARIANTS=ON")
+# LLAVA is the multimodal part; the rest of what we never use goes in lean_llama.cmake. Kernels are modules.
+DEFINES = ("LLAVA_BUILD=OFF", "GGML_NATIVE=OFF", "GGML_BACKEND_DL=ON")
+ANY_CPU_DEFINES = (*DEFINES, "GGML_CPU_ALL_VARIANTS=ON")
+CMAKE_FILES = ("lean_llama.cmake", "own_kernels.cmake", "amx_tiles.h")
+"""Ours that CMake and the compiler read."""
+KERNEL_LIST = "vendor/llama.cpp/ggml/src/CMakeLists.txt"
+"""Where llama.cpp chooses between one module of kernels and its list for every CPU; ours comes before both."""
+CHOICE = "if (GGML_CPU_ALL_VARIANTS)\n    if (NOT GGML_BACKEND_DL)"
 FLAG_VARIABLES = ("CMAKE_ARGS", "SKBUILD_CMAKE_DEFINE", "CC", "CXX", "CFLAGS", "CXXFLAGS", "LDFLAGS")
 # What a compiler may turn into instructions on its own. The other flags of /proc/cpuinfo come and go with kernels.
 X86_INSTRUCTIONS = re.compile(
@@ -43,7 +50,7 @@ def cpu_features(cpuinfo: str) -> tuple[str, ...]:
 
 def build_key(
     version: str,
-    lean: str,
+    sources: str,
     machine: str,
     features: Iterable[str],
     environ: Mapping[str, str],
@@ -51,19 +58,19 @@ def build_key(
 ) -> str:
     """A folder name that differs whenever a wheel compiled for one case could be wrong for the other."""
     flags = {name: environ[name] for name in FLAG_VARIABLES if environ.get(name)}
-    settings = "\n".join(line for line in lean.splitlines() if not line.startswith("#"))
+    settings = "\n".join(line for line in sources.splitlines() if not line.lstrip().startswith("# "))
     facts = json.dumps([version, defines, settings, machine, list(features), flags], sort_keys=True)
     return f"{version}-{machine}-{hashlib.sha256(facts.encode()).hexdigest()[:12]}"
 
 
-def this_build_key(version: str, lean_file: Path, any_cpu: bool = False) -> str:
+def this_build_key(version: str, packaging: Path, any_cpu: bool = False) -> str:
     """`build_key` for the machine and environment we run in. For any CPU, the C library counts instead of this CPU."""
+    sources = "\n".join((packaging / name).read_text() for name in CMAKE_FILES)
     if any_cpu:
-        libc = platform.libc_ver()
-        return build_key(version, lean_file.read_text(), platform.machine(), libc, os.environ, ANY_CPU_DEFINES)
+        return build_key(version, sources, platform.machine(), platform.libc_ver(), os.environ, ANY_CPU_DEFINES)
     cpuinfo = Path("/proc/cpuinfo")
     features = cpu_features(cpuinfo.read_text() if cpuinfo.exists() else "")
-    return build_key(version, lean_file.read_text(), platform.machine(), features, os.environ)
+    return build_key(version, sources, platform.machine(), features, os.environ)
 
 
 def dropped_wheel(folders: Iterable[Path], version: str, machine: str) -> Path | None:
@@ -112,7 +119,7 @@ def compile_wheel(packaging: Path, keep_in: Path, logs: Path, any_cpu: bool = Fa
     cache of wheels is not used: it knows nothing of compile flags.
     """
     cores = os.cpu_count() or 1
-    what = "for every CPU, once: about 9 minutes" if any_cpu else "for this CPU, once: about 3 minutes"
+    what = "for every CPU, once: about 9 minutes" if any_cpu else "for this CPU, once: about 4 minutes"
     say(f"Compiling llama.cpp {what} on two free cores (this PC has {cores} cores).")
     with tempfile.TemporaryDirectory(prefix="office-chat-build-") as scratch_name:
         scratch = Path(scratch_name)
@@ -125,16 +132,18 @@ def compile_wheel(packaging: Path, keep_in: Path, logs: Path, any_cpu: bool = Fa
         run_logged([*in_tools, "install", *hashed], log=logs / "build-tools.log", label="fetching cmake and ninja")
         defines = [*(ANY_CPU_DEFINES if any_cpu else DEFINES)]
         defines += [f"CMAKE_PROJECT_llama.cpp_INCLUDE={(packaging / 'lean_llama.cmake').as_posix()}"]
+        if not any_cpu:
+            defines += [f"OFFICE_CHAT_KERNELS={(packaging / 'own_kernels.cmake').as_posix()}"]
         owners = os.environ.get("SKBUILD_CMAKE_DEFINE")
         env = {
             **os.environ,
             "PATH": f"{programs}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
             "SKBUILD_CMAKE_DEFINE": ";".join([*defines, *([owners] if owners else [])]),
         }
-        wheel = ["wheel", "-v", "--no-deps", "--no-build-isolation", "--no-cache-dir", "--no-binary=llama-cpp-python"]
-        source = ["--require-hashes", "-r", str(packaging / "llama.lock")]
+        source = _source(in_tools, packaging, scratch, logs, env)
+        wheel = ["wheel", "-v", "--no-deps", "--no-build-isolation", "--no-cache-dir"]
         took_s = run_logged(
-            [*in_tools, *wheel, *source, "-w", str(scratch / "out")],
+            [*in_tools, *wheel, str(source), "-w", str(scratch / "out")],
             log=logs / "llama-cpp-build.log",
             label="compiling llama.cpp",
             progress=ninja_progress,
@@ -148,10 +157,28 @@ def compile_wheel(packaging: Path, keep_in: Path, logs: Path, any_cpu: bool = Fa
         return unfinished.replace(keep_in / built.name)
 
 
-def check_runs(python: Path, wheel: Path) -> None:
-    """Load the installed library in a process of its own: one of another CPU's instructions dies there, not later."""
-    code = "import llama_cpp; llama_cpp.llama_backend_init()"
-    done = subprocess.run([str(python), "-I", "-c", code], capture_output=True, text=True, check=False)
-    if done.returncode:
-        reason = "it ends with signal " + str(-done.returncode) if done.returncode < 0 else done.stderr.strip()[-300:]
-        raise SetupError(f"{wheel} does not run on this PC ({reason}). Delete it and run again to have one compiled.")
+def _source(in_tools: Sequence[str], packaging: Path, scratch: Path, logs: Path, env: Mapping[str, str]) -> Path:
+    """The pinned source, unpacked below `scratch`, with our list of kernels asked for."""
+    fetch = ["download", "--no-deps", "--no-build-isolation", "--no-cache-dir", "--no-binary=llama-cpp-python"]
+    pinned = ["--require-hashes", "-r", str(packaging / "llama.lock"), "-d", str(scratch)]
+    run_logged([*in_tools, *fetch, *pinned], log=logs / "llama-source.log", label="fetching llama.cpp", env=env)
+    shutil.unpack_archive(next(scratch.glob("llama_cpp_python-*.tar.gz")), scratch)
+    folder = next(path for path in scratch.glob("llama_cpp_python-*") if path.is_dir())
+    kernel_list = folder / KERNEL_LIST
+    text = kernel_list.read_text()
+    if text.count(CHOICE) != 1:
+        raise SetupError(f"{KERNEL_LIST} of this version chooses kernels in another way: see llama_wheel.py")
+    ours = "if (OFFICE_CHAT_KERNELS)\n    include(${OFFICE_CHAT_KERNELS})\nelse"
+    kernel_list.write_text(text.replace(CHOICE, ours + CHOICE))
+    return folder
+
+
+def try_kernels(python: Path, packaging: Path, *, each: bool = False) -> tuple[bool, str]:
+    """Let the installed library compute: whether kernels are right here, and what was found of each.
+
+    `each`: none may be wrong. Blocks for a second a module.
+    """
+    command = [str(python), "-E", "-s", str(packaging / "try_kernels.py"), *(["--each"] if each else [])]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    found = "; ".join(done.stdout.splitlines()) or done.stderr.strip()[-300:]
+    return done.returncode == 0, found

@@ -64,13 +64,15 @@ def llama_version(env: Environment) -> str:
 
 
 def _llama_key(env: Environment) -> str:
-    return llama_wheel.this_build_key(llama_version(env), env.packaging / "lean_llama.cmake", env.any_cpu)
+    return llama_wheel.this_build_key(llama_version(env), env.packaging, env.any_cpu)
 
 
 def _dropped_wheel(env: Environment) -> Path | None:
     if env.any_cpu:  # nothing tells what the owner's own wheel was compiled for
         return None
-    return llama_wheel.dropped_wheel(env.wheels, llama_version(env), platform.machine())
+    wheel = llama_wheel.dropped_wheel(env.wheels, llama_version(env), platform.machine())
+    is_refused = wheel is not None and env.stamps().get("refused_wheel") == llama_wheel.identity(wheel)
+    return None if is_refused else wheel
 
 
 def _llama_fits(env: Environment, stamps: dict[str, str], present: dict[str, str]) -> bool:
@@ -128,15 +130,33 @@ def _install_lock(env: Environment, part: str) -> None:
 
 
 def _install_llama(env: Environment) -> None:
-    wheel = ready_llama_wheel(env)
-    if wheel is None:
-        wheel = llama_wheel.compile_wheel(env.packaging, env.wheels[0] / _llama_key(env), env.logs, env.any_cpu)
-    else:
-        say(f"Using the llama.cpp wheel that is already there: {wheel}")
+    """A wheel whose kernels do not compute right on this PC is not kept: one is compiled for it, once."""
+    ready = ready_llama_wheel(env)
+    if ready is not None:
+        say(f"Using the llama.cpp wheel that is already there: {ready}")
+        is_right, found = _try_wheel(env, ready)
+        if is_right:
+            return
+        say(f"It does not run on this PC ({found}): compiling one that does.")
+        env.stamp(refused_wheel=llama_wheel.identity(ready))
+        if os.name == "posix":
+            debian.provide(debian.missing_for_compiling, "to compile llama.cpp", env.logs / "apt-compiler.log")
+    wheel = llama_wheel.compile_wheel(env.packaging, env.wheels[0] / _llama_key(env), env.logs, env.any_cpu)
+    is_right, found = _try_wheel(env, wheel)
+    if not is_right:
+        problem = f"llama.cpp, compiled on this PC, does not run on it: {found}"
+        raise SetupError(f"{problem}. Another compiler may help (CC, CXX); the wheel is {wheel}")
+
+
+def _try_wheel(env: Environment, wheel: Path) -> tuple[bool, str]:
+    """Install it and let its kernels compute; it is stamped as the environment's own when they are right."""
     arguments = ["--no-index", "--force-reinstall", str(wheel)]
     _pip_install(env, arguments, env.logs / "llama-install.log", "installing llama.cpp")
-    llama_wheel.check_runs(env.python, wheel)
-    env.stamp(llama=_llama_key(env), llama_wheel=llama_wheel.identity(wheel))
+    is_right, found = llama_wheel.try_kernels(env.python, env.packaging, each=env.any_cpu)
+    if is_right:
+        say(f"  tried: {found}")
+        env.stamp(llama=_llama_key(env), llama_wheel=llama_wheel.identity(wheel))
+    return is_right, found
 
 
 def _pip_install(

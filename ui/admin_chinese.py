@@ -29,6 +29,16 @@ CHINESE: Final[dict[str, str]] = {
     "loading": "模型正在加载",
     "engine_restarting": "引擎正在重新启动",
     "engine_failed": "模型无法加载，原因见日志",
+    "engine_no_kernels": "这个 llama.cpp 的计算内核都不能在本机处理器上运行（{tried}）。如果是从源码运行：删除 wheels "
+    "文件夹后重新启动，会重新编译；否则请获取适合这种电脑的程序。",
+    "engine_no_memory": "引擎在加载时结束了（{how}）。很可能是内存不够：请在下面选择小一些的模型。",
+    "engine_ended": "引擎在加载时结束了（{how}）。请重新启动程序；如果仍然如此，请在下面选择另一个模型。"
+    "日志里可能有原因。",
+    "simpler_kernels": "最快的计算内核不能在本机处理器上运行（{failed}），现在使用较简单的：{now}。"
+    "回答是正确的，只是慢一些。",
+    "retry_kernels": "再试一次较快的内核",
+    "retrying_kernels": "先等正在写的回答结束，然后重新加载模型：几秒钟。",
+    "model_replaced": "{problem}现在由之前使用的 {model} 回答。",
     "closing": "程序正在关闭",
     "up_for": "已运行 {time}",
     "people": "当前人数",

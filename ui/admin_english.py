@@ -31,6 +31,17 @@ ENGLISH: Final[dict[str, str]] = {
     "loading": "The model is being loaded",
     "engine_restarting": "The engine is being restarted",
     "engine_failed": "The model could not be loaded. The log says why",
+    "engine_no_kernels": "No kernels of this llama.cpp run on this PC's processor ({tried}). From a checkout: delete "
+    "the folder wheels and start again, which compiles it anew. Otherwise get the program for this kind of computer.",
+    "engine_no_memory": "The engine ended while it was loading ({how}). Most likely this PC has too little memory for "
+    "the model: choose a smaller one below.",
+    "engine_ended": "The engine ended while it was loading ({how}). Start the program again; where it stays so, "
+    "choose another model below. The log may say why.",
+    "simpler_kernels": "The fastest kernels do not run on this PC's processor ({failed}). It computes with simpler "
+    "ones: {now}. Answers are right, but slower.",
+    "retry_kernels": "Try the faster ones again",
+    "retrying_kernels": "Running answers end first, then the model is loaded again: a few seconds.",
+    "model_replaced": "{problem} {model}, which answered before, has taken its place.",
     "closing": "The program is shutting down",
     "up_for": "running for {time}",
     "people": "People now",

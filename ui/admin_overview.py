@@ -9,12 +9,14 @@ from typing import Any, Final
 
 import gradio as gr
 
+from appliance.errors import ApplianceError, EngineFailed, ModelFileError
 from appliance.health import PcUse, pc_use
 from appliance.history import Sample
 from appliance.metrics import Snapshot
 from ui.admin_charts import Line, chart_html
 from ui.admin_messages import span_of
-from ui.admin_section import Place, words
+from ui.admin_section import Place, said, words
+from ui.models_section import problem_text
 
 NUMBERS_EVERY_S: Final = 2.0
 CHARTS_EVERY_S: Final = 10.0
@@ -31,8 +33,11 @@ def build(place: Place) -> None:
         elem_id="span",
         label=place.tell("span"),
     )
+    retry = place.button("retry-kernels", "retry_kernels")
+    retried = place.status("retried")
     charts = words("", "charts", "charts")
-    place.on([place.demo.load, gr.Timer(NUMBERS_EVERY_S).tick], overview.numbers, (), [numbers], "numbers")
+    place.on([place.demo.load, gr.Timer(NUMBERS_EVERY_S).tick], overview.numbers, (), [numbers, retry], "numbers")
+    place.on([retry.click], overview.retry_kernels, (), [retry], "retry_kernels", status=retried)
     place.on([place.demo.load, gr.Timer(CHARTS_EVERY_S).tick, span.input], overview.charts, [span], [charts], "charts")
 
 
@@ -46,7 +51,13 @@ class Overview:
         """Everything that is true now."""
         desk = self._place.desk
         pc = await asyncio.to_thread(pc_use, desk.data_dir)
-        return [self._numbers_html(desk.snapshot(), pc)]
+        has_failed = bool(self._place.appliance.kernels.failures)
+        return [self._numbers_html(desk.snapshot(), pc), gr.Button(visible=has_failed)]
+
+    async def retry_kernels(self) -> Sequence[Any]:
+        """Load the model again with the best kernels."""
+        self._place.appliance.retry_kernels()
+        return [gr.Button(visible=False), said(self._place.tell("retrying_kernels"))]
 
     async def charts(self, span: str) -> Sequence[Any]:
         """What was measured."""
@@ -91,23 +102,45 @@ class Overview:
     def _state_html(self, up_for: str) -> str:
         """One line: whether it answers, which model, since when."""
         chat = self._place.desk.chat
-        code, info = chat.not_ready_code, chat.engine.info
+        code, info, failure = chat.not_ready_code, chat.engine.info, self._place.appliance.engine.failure
         keys = {"": "ready", "closing": "closing", "failed": "engine_failed", "restarting": "engine_restarting"}
         key = keys.get(code, "loading")
         sentence = (
             self._place.tell(key, model=info.model_name if info else "") if key == "ready" else self._place.tell(key)
         )
+        if key == "engine_failed" and failure is not None:
+            sentence = self._failure(failure)
         mood = {"ready": "good", "engine_failed": "bad"}.get(key, "soon")
         return f'<p class="state {mood}" data-state="{key}"><b>{escape(sentence)}</b> <span>{escape(up_for)}</span></p>'
 
     def _notes_html(self, rung: int) -> str:
         desk = self._place.desk
         notes = [self._place.tell(f"crowded_{rung}")] if rung else []
+        notes += self._engine_notes()
         if desk.settings.n_pending:
             notes.append(self._place.tell("pending", n=desk.settings.n_pending))
         if not desk.access.passwords.is_set("admin"):
             notes.append(self._place.tell("no_password"))
         return "".join(f'<p class="note">{escape(note)}</p>' for note in notes)
+
+    def _failure(self, failure: ApplianceError) -> str:
+        """Why there is no engine, and what to do."""
+        if isinstance(failure, EngineFailed) and failure.key:
+            return self._place.tell(f"engine_{failure.key}", **failure.values)
+        if isinstance(failure, ModelFileError):
+            return problem_text(self._place.language, failure)
+        return self._place.tell("engine_failed")
+
+    def _engine_notes(self) -> list[str]:
+        """What is not as the owner asked for it: simpler kernels, another model."""
+        appliance, info, notes = self._place.appliance, self._place.desk.chat.engine.info, []
+        if appliance.kernels.failures and info is not None:
+            failed = "; ".join(map(str, appliance.kernels.failures))
+            notes.append(self._place.tell("simpler_kernels", now=info.kernels, failed=failed))
+        if appliance.failed_model is not None and info is not None:
+            problem = problem_text(self._place.language, appliance.failed_model)
+            notes.append(self._place.tell("model_replaced", problem=problem, model=info.model_name))
+        return notes
 
     def _seconds(self, value: float | None) -> str:
         return "" if value is None else self._place.tell("seconds", n=f"{value:.{2 if value < 10 else 0}f}")

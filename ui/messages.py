@@ -173,6 +173,11 @@ _PAGE: Final[dict[Language, dict[str, str]]] = {
         "console_already": "Office Chat is already running: {url}",
         "console_working": "Answering {running}, waiting {waiting}.",
         "console_stop": "To stop: press Ctrl-C here, or close this window.",
+        "console_engine_failed": "The model cannot answer: {reason}\n"
+        "The program goes on; choose another model at {url}",
+        "console_kernels": "The fastest kernels do not run on this processor ({failed}): simpler ones compute, {now}. "
+        "--retry-kernels tries them again.",
+        "console_model_replaced": "{reason} {model}, which answered before, has taken its place.",
         "console_crashed": "Office Chat ended by an error nobody expected. Where it happened stands in {path}; "
         "no question and no answer does.",
     },
@@ -322,6 +327,10 @@ _PAGE: Final[dict[Language, dict[str, str]]] = {
         "console_already": "Office Chat 已在运行：{url}",
         "console_working": "正在回答 {running} 个，等待 {waiting} 个。",
         "console_stop": "停止：在此按 Ctrl-C，或关闭此窗口。",
+        "console_engine_failed": "模型无法回答：{reason}\n程序继续运行，请在 {url} 选择另一个模型",
+        "console_kernels": "最快的计算内核不能在本机处理器上运行（{failed}），现在使用较简单的：{now}。"
+        "用 --retry-kernels 可再试一次。",
+        "console_model_replaced": "{reason} 现在由之前使用的 {model} 回答。",
         "console_crashed": "Office Chat 因意外错误而结束。出错位置记录在 {path}，其中不含任何问题或回答。",
     },
 }

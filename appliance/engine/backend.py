@@ -70,6 +70,8 @@ class Backend(Protocol):
     """The model's own way of drawing tokens, every field set."""
     instructions: str
     """The processor's instructions that its kernels use, for the log."""
+    kernels: str
+    """Their name."""
 
     @property
     def vocabulary(self) -> Vocabulary:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import queue
-import signal
 import threading
 from collections.abc import Callable
 from multiprocessing.process import BaseProcess
 
 from appliance.engine.config import EngineConfig
+from appliance.engine.kernels import name_of_end
 from appliance.engine.process import main
 from appliance.engine.wire import Close, FromEngine, ToEngine
 
@@ -46,12 +46,8 @@ class Child:
             await asyncio.to_thread(self.process.join, _CLOSE_S)
 
     def how_it_ended(self) -> str:
-        """For the owner: "exit code 3", "SIGILL: this CPU lacks an instruction"."""
-        code = self.process.exitcode
-        if code is None or code >= 0:
-            return f"exit code {code}"
-        name = next((each.name for each in signal.Signals if each == -code), f"signal {-code}")
-        return f"{name}: this CPU lacks an instruction" if name == "SIGILL" else name
+        """See `kernels.name_of_end`."""
+        return name_of_end(self.process.exitcode)
 
     def kill(self) -> None:
         """End the process at once, without an event loop."""

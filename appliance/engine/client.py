@@ -1,19 +1,21 @@
-"""The web side of the engine: start, watch and restart its process; one TokenStream a request."""
+"""The web side of the engine: start, watch and restart its process, one step further down where kernels fail."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from enum import StrEnum
 
 from appliance.engine.child import Child
 from appliance.engine.config import EngineConfig
-from appliance.engine.request import Delta, EngineInfo, Finished, FinishReason, Request, Running, Started, Update
-from appliance.engine.wire import Abort, Forget, FromEngine, LoadFailed, Ready, Report, Submit
-from appliance.errors import ApplianceError, EngineFailed, ModelFileError, NotReady
+from appliance.engine.kernels import WRONG, Failure
+from appliance.engine.request import EngineInfo, Finished, FinishReason, Request, Running
+from appliance.engine.step_down import StepDown
+from appliance.engine.stream import TokenStream
+from appliance.engine.wire import Abort, Forget, FromEngine, Kernels, LoadFailed, Ready, Report, Submit
+from appliance.errors import ApplianceError, EngineFailed, ModelFileError, NoKernels, NotReady, WrongNumbers
 
 log = logging.getLogger(__name__)
 
@@ -38,61 +40,13 @@ class EngineState(StrEnum):
     CLOSED = "closed"
 
 
-class TokenStream:
-    """The updates of one request: Started, Delta ..., Finished last. Belongs to the event loop's thread."""
-
-    def __init__(self, request: Request, abort: Callable[[str], None], number: int) -> None:
-        self.request = request
-        self.number = number
-        self.n_decoded = 0
-        self.ahead: int | None = 0
-        """Requests before it in the engine's waiting list; None once it is being computed."""
-        self.has_text = False
-        """Text may have reached the reader: such a request is never asked again by itself."""
-        self.n_sends = 0
-        """How often an engine got it, not counting those in which it only waited."""
-        self.is_known = False
-        """The present engine has said that it has it."""
-        self.is_aborted = False
-        self._updates: deque[Update] = deque()
-        self._arrived = asyncio.Event()
-        self._abort = abort
-
-    def abort(self) -> None:
-        """End the answer; Finished follows within one step."""
-        self.is_aborted = True
-        self._abort(self.request.request_id)
-
-    async def __aiter__(self) -> AsyncIterator[Update]:
-        while True:
-            while self._updates:
-                update = self._updates.popleft()
-                yield update
-                if isinstance(update, Finished):
-                    return
-            self._arrived.clear()
-            await self._arrived.wait()
-
-    def set_ahead(self, ahead: int | None) -> None:
-        """Note the place in the engine's waiting list."""
-        self.ahead = ahead
-
-    def push(self, update: Update) -> None:
-        """Hand the reader one more update. Started comes again when another engine takes the request over."""
-        if isinstance(update, Started):
-            self.is_known = True
-        elif isinstance(update, Delta):
-            self.has_text = True
-            self.n_decoded += len(update.token_ids)
-        self._updates.append(update)
-        self._arrived.set()
-
-
 class EngineClient:
     """One engine for one event loop; all methods but `spawn` belong to that loop's thread."""
 
-    def __init__(self, config: EngineConfig) -> None:
+    def __init__(self, config: EngineConfig, kernels: StepDown | None = None) -> None:
+        """`kernels`: what failed here before; None knows of nothing, and forgets."""
         self._config = config
+        self.kernels = kernels or StepDown()
         self._child: Child | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._changed: asyncio.Event | None = None
@@ -124,7 +78,8 @@ class EngineClient:
 
     def spawn(self) -> None:
         """Start the process; before any event loop runs, so that it loads beside slow imports."""
-        self._child = Child(self._config)
+        self.kernels.began()
+        self._child = Child(replace(self._config, n_kernels_passed_over=self.kernels.n_passed_over))
 
     async def start(self) -> None:
         """Attach to the running loop."""
@@ -143,6 +98,14 @@ class EngineClient:
             await self._changed.wait()
         if self.state is not EngineState.READY or self.info is None:
             raise self.failure or EngineFailed("the engine is closed")
+        return self.info
+
+    async def wait_until_ready(self) -> EngineInfo:
+        """However long it takes, and whatever fails in between."""
+        assert self._changed is not None, "start() comes first"
+        while self.state is not EngineState.READY or self.info is None:
+            self._changed.clear()
+            await self._changed.wait()
         return self.info
 
     def submit(self, request: Request) -> TokenStream:
@@ -167,9 +130,9 @@ class EngineClient:
             ModelFileError: of the new file.
             EngineFailed: the new engine ended while it was loading, or took too long, or this one was closed.
         """
-        if self.state is not EngineState.READY:
+        if self.state not in (EngineState.READY, EngineState.FAILED):
             raise NotReady(f"the engine is {self.state}")
-        present = self._config
+        has_present, present = self.state is EngineState.READY, self._config
         self._set_state(EngineState.SWITCHING)
         assert self._changed is not None
         while any(stream.n_sends for stream in self._streams.values()) and self._is_switching():
@@ -182,7 +145,11 @@ class EngineClient:
         except (ModelFileError, EngineFailed) as error:
             log.error("the other model cannot be used (%s): back to the one before", type(error).__name__)
             if self._is_switching():
-                await self._load_again(present)
+                if not has_present:
+                    self.failure = error
+                    self._fail()
+                else:
+                    await self._load_again(present)
             raise
 
     def forget(self, person: str, conversation: str = "") -> None:
@@ -223,10 +190,16 @@ class EngineClient:
 
     def _ask(self, stream: TokenStream) -> None:
         """Give the request to the engine, now or as soon as it is ready."""
-        if self._child is not None and self.state is EngineState.READY:
-            stream.n_sends += 1
-            assert self.info is not None
-            self._child.send(Submit(stream.request.for_model(self.info.fingerprint)))
+        if self._child is None or self.state is not EngineState.READY:
+            return
+        assert self.info is not None
+        request = stream.rest(self._config.max_answer_tokens)
+        if request is None:
+            self._end(stream, Finished(FinishReason.LENGTH, 0, 0, stream.n_decoded))
+            return
+        stream.n_sends += 1
+        self._child.send(Submit(request.for_model(self.info.fingerprint)))
+        stream.model = self.info.fingerprint if not stream.has_text or stream.model == self.info.fingerprint else ""
 
     def _deliver(self, child: Child, message: FromEngine | None) -> None:
         """On the reader's thread: hand over to the loop."""
@@ -242,7 +215,10 @@ class EngineClient:
         match message:
             case Report():
                 self._on_report(message)
+            case Kernels():
+                self.kernels.trying(message)
             case Ready():
+                self.kernels.ready()
                 before, self.info = self.info, message.info
                 is_new = before is not None and before.fingerprint != message.info.fingerprint
                 if is_new and self.on_new_model is not None:
@@ -252,17 +228,14 @@ class EngineClient:
                 for forget in self._to_forget:
                     child.send(forget)
                 self._to_forget.clear()
-                for stream in self._streams.values():
+                for stream in list(self._streams.values()):
                     self._ask(stream)
                 if self._switched is not None and not self._switched.done():
                     self._switched.set_result(message.info)
             case LoadFailed():
-                if not self._not_switched(message.error):
-                    self.failure = message.error
-                    self._fail()
+                self._on_load_failed(message.error)
             case None:
-                if not self._not_switched(EngineFailed("the engine ended while it was loading")):
-                    self._on_death()
+                self._on_death()
 
     def _on_report(self, report: Report) -> None:
         self.n_running, self.n_waiting = report.n_running, len(report.waiting_ids)
@@ -283,14 +256,44 @@ class EngineClient:
             if stream.is_known:
                 stream.set_ahead(waiting.get(request_id))
 
+    def _on_load_failed(self, error: ApplianceError) -> None:
+        if isinstance(error, WrongNumbers):
+            self.kernels.failed(Failure(error.kernels, WRONG))
+            self._spawn_and_listen()
+        elif isinstance(error, NoKernels):
+            self._cannot_load(self.kernels.none_left(self._config.model_path))
+        else:
+            self._cannot_load(error)
+
     def _on_death(self) -> None:
-        if self.state is EngineState.FAILED:
-            return
         how = self._child.how_it_ended() if self._child is not None else "never begun"
-        if self.info is None:
-            self.failure = EngineFailed(f"the engine ended while it was loading ({how})")
-            self._fail()
+        if self.state is EngineState.READY:
+            if self.kernels.after_crash(how):
+                self._n_failures = 0  # other kernels come now: nobody has to wait for them,
+                for stream in self._streams.values():
+                    stream.n_sends = 0  # and no question was the reason
+            self._go_on_after(how)
+        elif self.state is EngineState.FAILED:
             return
+        elif self.kernels.after_loading_ended(how):
+            self._spawn_and_listen()
+        elif self._switched is not None or self.info is None:
+            self._cannot_load(_ended_loading(how))
+        else:
+            self._go_on_after(how)
+
+    def _spawn_and_listen(self) -> None:
+        self.spawn()
+        assert self._child is not None
+        self._child.listen(self._deliver)
+
+    def _cannot_load(self, error: ApplianceError) -> None:
+        if not self._not_switched(error):
+            self.failure = error
+            self._fail()
+
+    def _go_on_after(self, how: str) -> None:
+        """Another engine takes over what this one had in hand, at once or, after many deaths, later."""
         self._n_failures += 1
         log.error("the engine process ended by itself (%s; %s in a row): starting another", how, self._n_failures)
         self.n_running = self.n_waiting = 0
@@ -302,7 +305,7 @@ class EngineClient:
                 stream.n_sends -= 1  # it only waited: this death was not its doing
             if stream.is_aborted:
                 self._end(stream, Finished(FinishReason.ABORT, 0, 0, 0))
-            elif stream.has_text or stream.n_sends >= _MAX_SENDS or self._n_failures > _N_SUDDEN:
+            elif stream.n_sends >= _MAX_SENDS or self._n_failures > _N_SUDDEN:
                 self._end(stream, Finished(FinishReason.ERROR, 0, 0, 0, EngineFailed.code))
             else:
                 stream.is_known, stream.ahead = False, place
@@ -312,9 +315,7 @@ class EngineClient:
 
     def _restart(self) -> None:
         if self.state is EngineState.RESTARTING:
-            self.spawn()
-            assert self._child is not None
-            self._child.listen(self._deliver)
+            self._spawn_and_listen()
 
     def _is_switching(self) -> bool:
         return self.state is EngineState.SWITCHING
@@ -330,8 +331,7 @@ class EngineClient:
         self._n_decoded_before = self.n_decoded_total
         self.n_running = self.n_waiting = 0
         self._switched = asyncio.get_running_loop().create_future()
-        child = self._child = Child(config)
-        child.listen(self._deliver)
+        self._spawn_and_listen()
         try:
             async with asyncio.timeout(_LOAD_S):
                 return await self._switched
@@ -376,3 +376,11 @@ class EngineClient:
         self.state = state
         if self._changed is not None:
             self._changed.set()
+
+
+def _ended_loading(how: str) -> EngineFailed:
+    if how == "SIGKILL":
+        remedy, key = "most likely this PC has too little memory for the model: choose a smaller one", "no_memory"
+    else:
+        remedy, key = "the log may say why; start the program again, or choose another model", "ended"
+    return EngineFailed(f"the engine ended while it was loading ({how}): {remedy}.", key, how=how)

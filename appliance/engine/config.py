@@ -51,5 +51,7 @@ class EngineConfig:
     """Requests that end the batching window early."""
     padded_remainders: frozenset[int] | None = None
     """What batch_shape.py measured in an earlier life of this engine; None measures."""
+    n_kernels_passed_over: int = 0
+    """Levels of kernels (kernels.LEVELS) that failed here before."""
     echo_step_s: float = 0.02
     """Echo backend: how long one step takes."""

@@ -45,6 +45,7 @@ class EchoBackend:
     model_name = "Echo"
     fingerprint = "echo"
     instructions = ""
+    kernels = ""
     chat_template = "{% for m in messages %}\x02{{ m['role'][0] }}{{ m['content'] }}\x03{% endfor %}\x02a"
     sampling = SamplingParams(0.0, 1, 1.0, 0.0, 1.0)
 

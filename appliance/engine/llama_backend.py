@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 
 from appliance.engine.backend import N_BATCH, DecodeFailed, Logits, NoRoom, Rows
 from appliance.engine.config import EngineConfig
-from appliance.engine.cpu import physical_cores
+from appliance.engine.cpu import thread_count
 from appliance.engine.llama_library import instructions, make_ready
 from appliance.engine.request import SamplingParams
+from appliance.engine.wire import Kernels
 from appliance.errors import ModelFileError
 
 _LOG_ERROR = 4  # GGML_LOG_LEVEL_ERROR
@@ -100,13 +101,19 @@ class LlamaVocabulary:
 class LlamaBackend:
     """A loaded model with its KV cells. Owned by one thread."""
 
-    def __init__(self, config: EngineConfig) -> None:
-        """Load the file; raises ModelFileError."""
+    def __init__(self, config: EngineConfig, announce: Callable[[Kernels], None] | None = None) -> None:
+        """Load the file; raises ModelFileError, and what `make_ready` raises.
+
+        `announce` is told of the kernels before they are touched and after they have proved right.
+        """
         assert config.model_path is not None
         self._errors: list[str] = []
         self._log_callback = llama.llama_log_callback(self._on_log)  # kept: llama.cpp holds only its address
         llama.llama_log_set(self._log_callback, None)
-        make_ready()
+        tell = announce or (lambda _kernels: None)
+        n_threads = thread_count(config)
+        self.kernels = make_ready(config.n_kernels_passed_over, n_threads, lambda name: tell(Kernels(name)))
+        tell(Kernels(self.kernels, are_right=True))
         self.instructions = instructions()
         self._model = self._load(config.model_path, config.mlock)
         self.vocabulary = LlamaVocabulary(self._model)
@@ -227,7 +234,7 @@ class LlamaBackend:
         params.n_seq_max = config.n_slots
         params.n_batch = params.n_ubatch = N_BATCH
         params.n_outputs_max = config.n_slots  # the default reserves a row of logits for every row of the batch
-        params.n_threads = params.n_threads_batch = config.n_threads or physical_cores()
+        params.n_threads = params.n_threads_batch = thread_count(config)
         params.kv_unified = False  # else every token attends over everybody's cells
         params.no_perf = True
         context = llama.llama_init_from_model(self._model, params)

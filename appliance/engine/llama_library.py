@@ -1,43 +1,81 @@
-"""llama.cpp's library itself: made ready once a process, with the part that fits this CPU.
+"""llama.cpp's library itself: made ready once a process, with the best kernels that this CPU runs and that are right.
 
-The packaged library is compiled once for all CPUs: its kernels are files of their own, one of which is chosen at run
-time. The one that `make run` compiles for this CPU has them built in.
+Kernels are modules, one for each kind of CPU: kernels.py. A library from elsewhere may have one kind built in.
 """
 
 from __future__ import annotations
 
 import ctypes
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from llama_cpp import llama_cpp as llama
 
-from appliance.errors import ModelFileError
+from appliance.engine import llama_trial
+from appliance.engine.kernels import BUILT_IN, in_order
+from appliance.errors import ModelFileError, NoKernels, WrongNumbers
 
 _FILES = ("libggml-cpu-*.so", "ggml-cpu-*.dll")
 
 
-def make_ready() -> None:
-    """Before the first model. Raises ModelFileError where no file with kernels for this CPU is left."""
-    if not _n_backends():
-        load = _function("ggml_backend_load_all_from_path")
-        load.argtypes, load.restype = [ctypes.c_char_p], None
-        for folder in kernel_folders():
-            load(str(folder).encode())
-    if not _n_backends():
+def make_ready(n_passed_over: int = 0, n_threads: int = 1, announce: Callable[[str], None] | None = None) -> str:
+    """Before the first model: load the best kernels left and let them compute. Returns their name.
+
+    Args:
+        n_passed_over: levels of kernels (kernels.LEVELS) that failed here before.
+        n_threads: for the trial.
+        announce: told of each module before it is touched, because it may end this process.
+    Raises:
+        WrongNumbers: they compute, but not what they should; another process has to try the next ones.
+        NoKernels: none is left.
+        ModelFileError: llama.cpp is not whole.
+    """
+    announce = announce or _say_nothing
+    name = _load(n_passed_over, announce)
+    llama.llama_backend_init()  # last: without kernels it looks for some in the folder we were started from
+    error = llama_trial.largest_error(n_threads)
+    if error > llama_trial.TOLERANCE:
+        raise WrongNumbers(name, error)
+    return name
+
+
+def _load(n_passed_over: int, announce: Callable[[str], None]) -> str:
+    if _n_backends():
+        if n_passed_over:
+            raise NoKernels("this llama.cpp has one kind of kernels only, and they do not run here")
+        announce(BUILT_IN)
+        return BUILT_IN
+    modules = {_name_of(path): path for folder in kernel_folders() for path in _modules(folder)}
+    if not modules:
         raise ModelFileError(
             _library_folder(),
             "llama.cpp finds no part of itself there that this CPU can run",
             "Unpack the program again, in full, and let a virus scanner leave its folder alone.",
         )
-    llama.llama_backend_init()  # last: without kernels it looks for some in the folder we were started from
+    for name in in_order(list(modules), n_passed_over):
+        announce(name)
+        if load_module(str(modules[name])):
+            return name
+    raise NoKernels(f"none of {', '.join(in_order(list(modules)))} is left for this CPU")
+
+
+def load_module(path: str) -> bool:
+    """Load one module of kernels; "" stands for those that are built in. False where the CPU lacks an instruction that
+    the module asks for.
+    """
+    if not path:
+        return bool(_n_backends())
+    load = _function("ggml_backend_load")
+    load.argtypes, load.restype = [ctypes.c_char_p], ctypes.c_void_p
+    return bool(load(path.encode()))
 
 
 def kernel_folders() -> list[Path]:
     """Folders with kernels as files of their own: beside the library, or where the wheel lays them."""
     places = (_library_folder(), Path(llama.__file__).parent.parent / "bin")
-    return [place for place in places if any(any(place.glob(pattern)) for pattern in _FILES)]
+    return [place for place in places if _modules(place)]
 
 
 def instructions() -> str:
@@ -45,6 +83,18 @@ def instructions() -> str:
     told = llama.llama_print_system_info().decode("utf-8", errors="ignore")
     words = (part.split("=") for part in told.replace(":", "|").split("|"))
     return " ".join(pair[0].strip() for pair in words if len(pair) == 2 and pair[1].strip() == "1")
+
+
+def _modules(folder: Path) -> list[Path]:
+    return [path for pattern in _FILES for path in folder.glob(pattern)]
+
+
+def _name_of(module: Path) -> str:
+    return module.stem.partition("ggml-cpu-")[2]
+
+
+def _say_nothing(_kernels: str) -> None:
+    """Nobody waits for it."""
 
 
 def _n_backends() -> int:

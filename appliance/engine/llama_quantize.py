@@ -13,7 +13,9 @@ _BUFFER_BYTES = 64 * 2**20
 _LOG_ERROR = 4  # GGML_LOG_LEVEL_ERROR
 
 
-def quantise(source: Path, target: Path, kind: str, embedding_type: int | None, n_threads: int) -> None:
+def quantise(
+    source: Path, target: Path, kind: str, embedding_type: int | None, n_threads: int, n_passed_over: int = 0
+) -> None:
     """Write `target` with its matrices and its output head in `kind`; rows that do not divide into blocks become
     what llama.cpp falls back to.
 
@@ -21,6 +23,7 @@ def quantise(source: Path, target: Path, kind: str, embedding_type: int | None, 
         kind: the type as llama.cpp spells it.
         embedding_type: ggml's number of the type the embedding is to have; None: 8 bits.
         n_threads: beside this one.
+        n_passed_over: see `make_ready`.
     Raises:
         ModelFileError: with llama.cpp's own reason; the target may be there in part.
     """
@@ -32,7 +35,7 @@ def quantise(source: Path, target: Path, kind: str, embedding_type: int | None, 
 
     callback = llama.llama_log_callback(on_log)
     llama.llama_log_set(callback, None)
-    make_ready()
+    make_ready(n_passed_over)
     params = llama.llama_model_quantize_default_params()
     params.ftype = getattr(llama, f"LLAMA_FTYPE_MOSTLY_{kind}")
     params.output_tensor_type = getattr(llama, f"GGML_TYPE_{kind}")

@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from types import FrameType
 
@@ -16,12 +17,13 @@ from appliance.engine.batch_shape import slow_remainders
 from appliance.engine.config import EngineConfig
 from appliance.engine.core import CrossedSequence, Engine, Updates
 from appliance.engine.cpu import Courtesy, take_place
+from appliance.engine.kernels import label_of
 from appliance.engine.parked_disk import DiskShelf
 from appliance.engine.prefix_cache import PrefixCache
 from appliance.engine.prompt import TemplateUnusable
 from appliance.engine.request import EngineInfo
-from appliance.engine.wire import Abort, Close, Forget, LoadFailed, Ready, Report, Submit, ToEngine
-from appliance.errors import ModelFileError
+from appliance.engine.wire import Abort, Close, Forget, Kernels, LoadFailed, Ready, Report, Submit, ToEngine
+from appliance.errors import ModelFileError, NoKernels, WrongNumbers
 
 log = logging.getLogger(__name__)
 
@@ -39,10 +41,10 @@ def main(connection: Connection, config: EngineConfig) -> None:
     started_s = time.monotonic()
     settle_in(config)
     try:
-        backend = _load(config)
+        backend = _load(config, connection.send)
         padded = _warm_up(backend, config)
         engine = Engine(backend, config, time.monotonic, _cache(config, backend), padded)
-    except (ModelFileError, TemplateUnusable) as error:
+    except (ModelFileError, TemplateUnusable, WrongNumbers, NoKernels) as error:
         connection.send(LoadFailed(error))
         return
     info = EngineInfo(
@@ -55,6 +57,7 @@ def main(connection: Connection, config: EngineConfig) -> None:
         padded_remainders=padded,
         fingerprint=backend.fingerprint,
         instructions=backend.instructions,
+        kernels=label_of(backend.kernels),
     )
     try:
         connection.send(Ready(info))
@@ -83,14 +86,14 @@ def settle_in(config: EngineConfig) -> None:
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 
-def _load(config: EngineConfig) -> Backend:
+def _load(config: EngineConfig, announce: Callable[[Kernels], None]) -> Backend:
     if config.backend == "echo":
         from appliance.engine.echo_backend import EchoBackend
 
         return EchoBackend(config.n_slots, config.echo_step_s)
     from appliance.engine.llama_backend import LlamaBackend  # here, so that echo needs no llama_cpp
 
-    return LlamaBackend(config)
+    return LlamaBackend(config, announce)
 
 
 def _cache(config: EngineConfig, backend: Backend) -> PrefixCache | None:

@@ -167,3 +167,5 @@ class EngineInfo:
     """Names the model file; other files, other answers."""
     instructions: str = ""
     """See `Backend`."""
+    kernels: str = ""
+    """Which of llama.cpp's kernels compute, as the owner reads it: `AVX-512 (zen4)`."""

@@ -36,6 +36,14 @@ class Close:
 
 
 @dataclass(frozen=True)
+class Kernels:
+    """Engine to web, while it loads: about to try these; then, once more, that they are right."""
+
+    name: str
+    are_right: bool = False
+
+
+@dataclass(frozen=True)
 class Ready:
     """Engine to web: loaded and warmed up."""
 
@@ -61,4 +69,4 @@ class Report:
 
 
 ToEngine = Submit | Abort | Forget | Close
-FromEngine = Ready | LoadFailed | Report
+FromEngine = Kernels | Ready | LoadFailed | Report

@@ -128,7 +128,8 @@ def _do(job: Job) -> Result:
         case Quantise():
             from appliance.engine.llama_quantize import quantise  # here, so that the web process needs no llama_cpp
 
-            quantise(job.source, job.target, job.kind, job.embedding_type, thread_count(job.config))
+            n_threads, n_passed_over = thread_count(job.config), job.config.n_kernels_passed_over
+            quantise(job.source, job.target, job.kind, job.embedding_type, n_threads, n_passed_over)
             return None
         case Measure():
             return measure(job.config, job.texts, job.part, job.reference, job.is_reference)

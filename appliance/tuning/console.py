@@ -7,7 +7,7 @@ from collections.abc import Callable
 from appliance.models import find_model
 from appliance.paths import Paths
 from appliance.settings import Settings
-from appliance.tuning.threads import with_threads
+from appliance.tuning.threads import for_this_cpu
 from appliance.tuning.tuner import Progress, Tuned, Tuner
 from appliance.tuning.verdict import Form, Row, gain
 
@@ -36,7 +36,7 @@ def tune_at_console(settings: Settings, paths: Paths, say: Callable[[str], None]
 def make_tuner(settings: Settings, paths: Paths, on_progress: Callable[[Progress], None]) -> Tuner:
     """A tuner for the model in use. Raises ModelFileError when there is none."""
     source = find_model(settings.model, paths.models, paths.model_choice)
-    config = with_threads(settings.engine_config(source), paths.tuned)
+    config = for_this_cpu(settings.engine_config(source), paths.tuned)
     return Tuner(source, paths.tuned, config, settings.tuning_max_kl, on_progress)
 
 

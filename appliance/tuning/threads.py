@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Final
 
 from appliance.engine.config import EngineConfig
 from appliance.engine.cpu import cpu_identity, logical_cores, physical_cores
+from appliance.engine.kernels import n_passed_over
 from appliance.private_file import write_private
+from appliance.tuning.kernel_file import remembered
 
 if TYPE_CHECKING:
     from appliance.engine.workshop import Job, Result
@@ -60,12 +62,14 @@ def choose_threads(times_s: Mapping[int, Sequence[float]], usual: int) -> int:
     return max(able, key=able.__getitem__, default=usual)
 
 
-def with_threads(config: EngineConfig, folder: Path) -> EngineConfig:
-    """The configuration with the number measured on this CPU; as it is where the owner has chosen, or none was.
+def for_this_cpu(config: EngineConfig, folder: Path) -> EngineConfig:
+    """The configuration without the kernels that failed on this CPU, and with the number of threads measured on it
+    where the owner has chosen none.
 
     Args:
         folder: of what tuning found.
     """
+    config = replace(config, n_kernels_passed_over=n_passed_over(remembered(folder)))
     if config.n_threads or config.cores:
         return config
     return replace(config, n_threads=_kept(folder / _NAME))
@@ -86,7 +90,8 @@ def tune_threads(config: EngineConfig, folder: Path, cancelled: threading.Event,
     from appliance.engine.measure import measuring_config  # here: numpy is of no use at the start of the program
     from appliance.engine.workshop import CountThreads, run_job
 
-    times_s = (run or run_job)(CountThreads(measuring_config(config, config.model_path), counts), cancelled)
+    measuring = measuring_config(for_this_cpu(config, folder), config.model_path)
+    times_s = (run or run_job)(CountThreads(measuring, counts), cancelled)
     assert isinstance(times_s, dict)
     chosen = choose_threads(times_s, counts[0])
     _log.info("threads: %s of %s", chosen, {count: f"{statistics.median(times_s[count]):.2f} s" for count in counts})

@@ -8,8 +8,8 @@ import json
 import subprocess
 import time
 
-from appliance.engine.client import TokenStream
 from appliance.engine.request import Delta, Finished
+from appliance.engine.stream import TokenStream
 from bench.command import Bench
 from bench.direct import DirectEngine, engine, questions_to
 from bench.interleave import interleaved

@@ -35,19 +35,21 @@ async def started(model: Path) -> EngineClient:
     return client
 
 
-async def test_an_engine_killed_in_sixteen_answers_keeps_their_text_and_another_answers_soon(starter_model):
+async def test_an_engine_killed_in_sixteen_answers_is_followed_by_one_that_goes_on_with_them(starter_model):
     before_s = time.monotonic()
     client = await started(starter_model)
     # Five seconds where nothing else keeps the computer busy; the first start says how busy it is.
     limit_s = max(5.0, 4 * (time.monotonic() - before_s))
     try:
         texts: dict[str, str] = {}
+        n_tokens: dict[str, int] = {}
         ends: dict[str, Finished] = {}
 
         async def read(request: Request) -> None:
             async for update in client.submit(request):
                 if isinstance(update, Delta):
                     texts[request.request_id] = texts.get(request.request_id, "") + update.text
+                    n_tokens[request.request_id] = n_tokens.get(request.request_id, 0) + len(update.token_ids)
                 elif isinstance(update, Finished):
                     ends[request.request_id] = update
 
@@ -67,7 +69,8 @@ async def test_an_engine_killed_in_sixteen_answers_keeps_their_text_and_another_
         assert time.monotonic() - killed_s < limit_s
         await asyncio.wait_for(asyncio.gather(*reading, *waiting), 30)
         for i in range(16):
-            assert (ends[f"w{i}"].reason, ends[f"w{i}"].error) == (FinishReason.ERROR, "engine_failed")
+            reason = ends[f"w{i}"].reason
+            assert reason is FinishReason.STOP or (reason is FinishReason.LENGTH and n_tokens[f"w{i}"] == 128)
             assert texts[f"w{i}"]
         for request_id in ("v0", "v1", "new"):
             assert ends[request_id].reason in (FinishReason.STOP, FinishReason.LENGTH)

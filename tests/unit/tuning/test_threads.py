@@ -10,7 +10,7 @@ from appliance.engine.config import EngineConfig
 from appliance.engine.cpu import thread_count
 from appliance.engine.workshop import CountThreads, JobFailed
 from appliance.tuning import threads
-from appliance.tuning.threads import candidates, choose_threads, tune_threads, with_threads
+from appliance.tuning.threads import candidates, choose_threads, for_this_cpu, tune_threads
 
 EVEN = (2.0, 2.1, 2.0)
 
@@ -71,12 +71,12 @@ def config(tmp_path) -> EngineConfig:
 
 def test_the_number_is_kept_for_this_cpu_and_used_by_the_next_engine(tmp_path, monkeypatch, four_cores, config):
     folder, job = tmp_path / "tuned", Job()
-    assert with_threads(config, folder) == config
+    assert for_this_cpu(config, folder) == config
     assert tune_threads(config, folder, threading.Event(), job) == 3
     assert job.asked == [(4, 3, 8)]
-    assert thread_count(with_threads(config, folder)) == 3
+    assert thread_count(for_this_cpu(config, folder)) == 3
     monkeypatch.setattr(threads, "cpu_identity", lambda: ("another", "another"))
-    assert with_threads(config, folder) == config
+    assert for_this_cpu(config, folder) == config
 
 
 @pytest.mark.parametrize("own", [{"n_threads": 2}, {"cores": (0, 1)}])
@@ -86,7 +86,7 @@ def test_what_the_owner_has_set_wins_and_is_not_measured(tmp_path, four_cores, c
     set_by_owner = EngineConfig(model_path=config.model_path, **own)
     assert tune_threads(set_by_owner, folder, threading.Event(), job) == 0
     assert job.asked == []
-    assert with_threads(set_by_owner, folder) == set_by_owner
+    assert for_this_cpu(set_by_owner, folder) == set_by_owner
 
 
 def test_where_only_one_number_is_sensible_nothing_is_measured(tmp_path, monkeypatch, config):
@@ -103,10 +103,10 @@ def test_a_measurement_that_fails_changes_nothing(tmp_path, four_cores, config):
     tune_threads(config, folder, threading.Event(), Job())
     with pytest.raises(JobFailed):
         tune_threads(config, folder, threading.Event(), Job(JobFailed("its process ended")))
-    assert thread_count(with_threads(config, folder)) == 3
+    assert thread_count(for_this_cpu(config, folder)) == 3
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"cpu": "x"}', b'{"cpu": "x", "n_threads": 999}'])
 def test_a_note_that_cannot_be_used_leaves_the_physical_cores(tmp_path, four_cores, config, content):
     (tmp_path / "threads.json").write_bytes(content)
-    assert with_threads(config, tmp_path) == config
+    assert for_this_cpu(config, tmp_path) == config

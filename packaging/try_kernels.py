@@ -1,0 +1,71 @@
+"""Lets every module of kernels in the installed llama.cpp compute a known model, each in a process of its own.
+
+`.venv/bin/python packaging/try_kernels.py` prints a line for each: right, not for this CPU, by how much it is wrong, or
+what it died of. The exit code is 0 when one is right; with --each only when none is wrong.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from appliance.engine.kernels import BUILT_IN, in_order, label_of, name_of_end
+
+TRY = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from llama_cpp import llama_cpp as llama
+silence = llama.llama_log_callback(lambda level, text, data: None)
+llama.llama_log_set(silence, None)
+from appliance.engine import llama_library, llama_trial
+if not llama_library.load_module(sys.argv[2]):
+    print("not for this CPU")
+else:
+    error = llama_trial.largest_error(2)
+    print("right" if error <= llama_trial.TOLERANCE else f"wrong numbers, off by {error:.2g}")
+"""
+NOT_HERE = "not for this CPU"
+_TIMEOUT_S = 60.0
+
+
+def modules() -> dict[str, Path | None]:
+    """Kernels of the installed llama.cpp by name, best first; built into the library where there are no files."""
+    spec = importlib.util.find_spec("llama_cpp")
+    assert spec is not None
+    assert spec.origin is not None
+    package = Path(spec.origin).parent
+    files = [path for folder in (package / "lib", package.parent / "bin") for path in folder.glob("*ggml-cpu-*")]
+    found = {path.stem.partition("ggml-cpu-")[2]: path for path in files if path.suffix in (".so", ".dll")}
+    return {name: found[name] for name in in_order(list(found))} or {BUILT_IN: None}
+
+
+def outcome(module: Path | None) -> str:
+    """`right`, or why not."""
+    root = Path(__file__).resolve().parent.parent
+    command = [sys.executable, "-I", "-c", TRY, str(root), str(module or "")]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        return f"not done after {_TIMEOUT_S:.0f} s"
+    if done.returncode == 0:
+        return done.stdout.strip()
+    last_line = (done.stderr.strip().splitlines() or [""])[-1]
+    return name_of_end(done.returncode) if done.returncode < 0 else last_line[-300:]
+
+
+def main(arguments: list[str]) -> int:
+    """See the module."""
+    outcomes = []
+    for name, module in modules().items():
+        outcomes.append(outcome(module))
+        print(f"{label_of(name)}: {outcomes[-1]}", flush=True)
+    is_whole = all(each in ("right", NOT_HERE) for each in outcomes)
+    return 0 if "right" in outcomes and (is_whole or "--each" not in arguments) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
