@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-import subprocess
-import sysconfig
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -17,65 +14,27 @@ import pytest
 import trial_reference
 from appliance.engine.client import EngineClient, EngineState
 from appliance.engine.config import EngineConfig
-from appliance.engine.kernels import LEVELS, WRONG, Failure, in_order, label_of
+from appliance.engine.kernels import LEVELS, WRONG, Failure, label_of
 from appliance.engine.llama_trial import REFERENCE, TOLERANCE
 from appliance.engine.request import Delta, Finished, FinishReason, Message, Request, SamplingParams
 from appliance.engine.step_down import StepDown
 from appliance.errors import EngineFailed, ModelFileError
 from appliance.tuning.kernel_file import remember, remembered
+from tests.model.faulty_llama import SITE, Fault, able_here, faulty_llama
 from tests.unit.engine.waiting import until
 
 pytestmark = pytest.mark.model
 
-FAULTS = ("ON_LOAD", "AT_FIRST_EVALUATION", "WRONG_NUMBERS", "AT_64_ROWS", "ON_ANY_OTHER_MODEL", "WHEN_TOLD")
-SITE = Path(sysconfig.get_path("platlib"))
 MakeLlama = Callable[..., list[str]]
-
-
-def module(folder: Path, name: str) -> Path:
-    return folder / f"libggml-cpu-{name}.so"
-
-
-def able_here() -> list[str]:
-    """Modules without `native`, best first, that this CPU runs."""
-    names = [path.stem.partition("ggml-cpu-")[2] for path in (SITE / "bin").glob("libggml-cpu-*.so")]
-    assert names, "this llama.cpp has no kernels of their own: make run compiles one that has"
-    flags = Path("/proc/cpuinfo").read_text()
-    return [
-        name for name in in_order(names) if name not in ("native", "noamx") and (name != "haswell" or "avx2" in flags)
-    ]
 
 
 @pytest.fixture
 def make_llama(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeLlama:
     """Puts a copy of llama.cpp in front of the installed one for every engine that is started from here on."""
 
-    def make(**faults: str) -> list[str]:
-        site = tmp_path / "site"
-        shutil.copytree(SITE / "llama_cpp", site / "llama_cpp")
-        (site / "bin").mkdir()
-        names = ["native", *able_here()]
-        for name in names:
-            if name not in faults:
-                (module(site / "bin", name)).symlink_to(module(SITE / "bin", name))
-                continue
-            real = module(SITE / "bin", names[-1])  # which one does not matter: it only has to run here
-            defines = [f'-DREAL="{real}"', f"-DFAULT={faults[name]}"]
-            source = str(Path(__file__).with_name("faulty_kernels.c"))
-            command = [
-                "gcc",
-                "-shared",
-                "-fPIC",
-                "-O1",
-                *defines,
-                source,
-                "-o",
-                str(module(site / "bin", name)),
-                "-ldl",
-            ]
-            subprocess.run(command, check=True)
-        monkeypatch.syspath_prepend(str(site))
-        return names
+    def make(**faults: Fault) -> list[str]:
+        monkeypatch.syspath_prepend(str(tmp_path / "site"))
+        return faulty_llama(tmp_path / "site", **faults)
 
     return make
 
@@ -132,14 +91,14 @@ def test_every_module_that_was_compiled_has_its_place():
 @pytest.mark.parametrize(
     ("fault", "how"),
     [
-        ("ON_LOAD", "SIGILL"),
-        ("AT_FIRST_EVALUATION", "SIGSEGV"),
-        ("WRONG_NUMBERS", WRONG),
-        ("AT_64_ROWS", "SIGSEGV"),
+        (Fault.ON_LOAD, "SIGILL"),
+        (Fault.AT_FIRST_EVALUATION, "SIGSEGV"),
+        (Fault.WRONG_NUMBERS, WRONG),
+        (Fault.AT_64_ROWS, "SIGSEGV"),
     ],
 )
 async def test_kernels_with_a_fault_are_stepped_over_at_the_start(make_llama, starter_model, tmp_path, fault, how):
-    names = make_llama(native=f"{FAULTS.index(fault) + 1}")
+    names = make_llama(native=fault)
     kernels = StepDown(keep=lambda failures: remember(tmp_path, failures))
     began_s = time.monotonic()
     async with engine(starter_model, kernels, n_slots=2) as client:
@@ -159,7 +118,7 @@ async def test_kernels_with_a_fault_are_stepped_over_at_the_start(make_llama, st
 
 
 async def test_a_fault_in_everything_is_said_with_what_was_tried_and_what_to_do(make_llama, starter_model):
-    names = make_llama(**dict.fromkeys(["native", *able_here()], "2"))
+    names = make_llama(**dict.fromkeys(["native", *able_here()], Fault.AT_FIRST_EVALUATION))
     async with engine(starter_model) as client:
         with pytest.raises(EngineFailed) as refusal:
             await asyncio.wait_for(client.wait_ready(), 30)
@@ -171,7 +130,7 @@ async def test_a_fault_in_everything_is_said_with_what_was_tried_and_what_to_do(
 
 
 async def test_a_model_that_kills_every_kind_of_kernels_is_named_and_the_kernels_stay(make_llama, starter_model):
-    make_llama(**dict.fromkeys(["native", *able_here()], "5"))
+    make_llama(**dict.fromkeys(["native", *able_here()], Fault.ON_ANY_OTHER_MODEL))
     kernels = StepDown()
     async with engine(starter_model, kernels) as client:
         with pytest.raises(ModelFileError) as refusal:
@@ -186,7 +145,7 @@ async def test_kernels_that_die_while_sixteen_are_answered_give_way_and_every_an
 ):
     told = tmp_path / "told"
     monkeypatch.setenv("FAULT_WHEN", str(told))
-    names = make_llama(native="6")
+    names = make_llama(native=Fault.WHEN_TOLD)
     kernels = StepDown()
     async with engine(starter_model, kernels) as client:
         assert (await client.wait_ready()).kernels == "native"
