@@ -1,6 +1,7 @@
 """The engine's own entry in this very process, asked one question: an emulator does not follow into another process.
 
-`python packaging/engine_alone.py MODEL` prints what llama.cpp uses, which file of kernels is loaded, and the answer.
+`python packaging/engine_alone.py MODEL N` passes the first N levels of kernels over; it prints which kernels it tries,
+what llama.cpp uses, which file of kernels is loaded, and the answer.
 """
 
 from __future__ import annotations
@@ -18,14 +19,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from appliance.engine.config import EngineConfig
 from appliance.engine.process import main
 from appliance.engine.request import Delta, Finished, Message, Request, SamplingParams
-from appliance.engine.wire import Close, LoadFailed, Ready, Report, Submit
+from appliance.engine.wire import Close, Kernels, LoadFailed, Ready, Report, Submit
 
 _N_TOKENS = 3
 
 
 def ask(connection: Connection) -> None:
     """Wait for the engine, ask, print what comes, let it end."""
-    ready = connection.recv()
+    while isinstance(ready := connection.recv(), Kernels):
+        print(f"{'right' if ready.are_right else 'tried'}: {ready.name}", flush=True)
     if isinstance(ready, LoadFailed):
         print(f"failed: {ready.error}")
         return
@@ -49,6 +51,6 @@ if __name__ == "__main__":
     threading.Thread(target=ask, args=(ours,), daemon=True).start()
     model = Path(sys.argv[1])
     config = EngineConfig(model, n_slots=1, n_ctx_seq=256, max_answer_tokens=_N_TOKENS, padded_remainders=frozenset())
-    main(theirs, replace(config, yields=False))
+    main(theirs, replace(config, yields=False, n_kernels_passed_over=int(sys.argv[2])))
     loaded = re.findall(r"ggml-cpu-(\w+)\.", Path("/proc/self/maps").read_text(encoding="utf-8"))
     print(f"kernels: {' '.join(sorted(set(loaded)))}")

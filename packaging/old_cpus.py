@@ -1,7 +1,8 @@
-"""Lets an emulator stand in for old processors: which kernels does llama.cpp choose there, and do they answer?
+"""Lets an emulator stand in for other processors: which kernels does the engine come to there, and do they answer?
 
 `python packaging/old_cpus.py` after `make package`, with qemu-user installed; some minutes of emulation. The engine is
-inside the emulator in one process (engine_alone.py): one that it spawned would run on the real processor.
+inside the emulator in one process (engine_alone.py): one that it spawned would run on the real processor. What the web
+process does about kernels that end it (appliance/engine/step_down.py) is done here.
 """
 
 from __future__ import annotations
@@ -17,8 +18,22 @@ from pathlib import Path
 from environment import Environment
 from package import FOLDER, starter_model
 
-EXPECTED = {"Nehalem": "sse42", "SandyBridge": "sandybridge", "Haswell": "haswell"}
-"""Processor to kernels. A Nehalem of 2008 has no AVX, a SandyBridge of 2011 no AVX2."""
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from appliance.engine.kernels import Failure, name_of_end
+from appliance.engine.step_down import StepDown
+from appliance.engine.wire import Kernels
+
+EXPECTED = {
+    "Nehalem": "sse42",
+    "SandyBridge": "sandybridge",
+    "Haswell": "haswell",
+    "Icelake-Server": "haswell",
+}
+"""Processor to kernels of the packaged program. A Nehalem of 2008 has no AVX, a SandyBridge of 2011 no AVX2. The last
+is newer than the emulator can be, as a virtual machine can be less than its processor's name."""
+EXPECTED_OF_THIS_PC = {"Nehalem": "sse42", "Haswell": "haswell"}
+"""The same for the llama.cpp that was compiled for this PC: a copy of it on an older one."""
 _LIMIT_S = 800
 
 
@@ -32,6 +47,8 @@ class Found:
     answer: str
     """In quotes."""
     errors: str
+    failures: tuple[Failure, ...] = ()
+    """Kernels that were passed over on the way."""
 
     @property
     def is_answered(self) -> bool:
@@ -45,12 +62,21 @@ def emulator() -> str | None:
 
 
 def look(cpu: str, program: str, env: Environment) -> Found:
-    """Ask the engine one question on that processor."""
-    command = [program, "-cpu", cpu, str(env.python), str(env.packaging / "engine_alone.py"), str(starter_model(env))]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
-    said = dict(re.findall(r"^(\w+): (.*)$", done.stdout, re.MULTILINE))
+    """Ask the engine one question on that processor, with simpler kernels after each that ends it."""
+    step_down = StepDown()
+    while True:
+        arguments = [str(env.packaging / "engine_alone.py"), str(starter_model(env)), str(step_down.n_passed_over)]
+        command = [program, "-cpu", cpu, str(env.python), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
+        said = dict(re.findall(r"^(\w+): (.*)$", done.stdout, re.MULTILINE))
+        step_down.began()
+        if "tried" in said:
+            step_down.trying(Kernels(said["tried"], are_right="right" in said))
+        if not step_down.after_loading_ended(name_of_end(done.returncode)):
+            break
     errors = (said.get("failed", "") + done.stderr)[-2000:]
-    return Found(done.returncode, said.get("instructions", ""), said.get("kernels", ""), said.get("answer", ""), errors)
+    instructions, kernels, answer = (said.get(name, "") for name in ("instructions", "kernels", "answer"))
+    return Found(done.returncode, instructions, kernels, answer, errors, step_down.failures)
 
 
 def main() -> int:
