@@ -56,9 +56,9 @@ package: ## one self-contained program, tested, in dist/ (the first time 11 min 
 	@command -v "$(PYTHON)" >/dev/null || { echo "There is no $(PYTHON). Python 3.11 is needed: sudo apt-get install python3.11" >&2; exit 1; }
 	@"$(PYTHON)" -E -s packaging/package.py $(ARGS)
 
-test-package: ## after make package: what it made in a browser, in a network without a way out, and on old CPUs under qemu
+test-package: ## after make package: what it made in a browser, in a network without a way out, and on other CPUs, emulated
 	$(SETUP) test-package
-	@exec $(VENV_PYTHON) -m pytest $(if $(ARGS),$(ARGS),tests/browser/test_packaged_program.py tests/system/test_old_cpus.py)
+	@exec $(VENV_PYTHON) -m pytest $(if $(ARGS),$(ARGS),tests/browser/test_packaged_program.py tests/system/test_old_cpus.py tests/model/test_amx_kernels.py)
 
 clean: ## remove everything that was made here, but not the wheels and no data
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -12,7 +12,7 @@ from appliance.engine.request import Message, SamplingParams
 from appliance.errors import ApplianceError, EmptyInput, InputTooLong
 
 MAX_MESSAGES = 500
-MAX_CHARS = 200_000
+MAX_CHARS = 100_000
 """Characters of all messages of one request together; far more than any context here holds."""
 MAX_STOPS = 4
 

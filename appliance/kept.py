@@ -13,11 +13,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from appliance import guard
 from appliance.answer import Origin
 from appliance.engine.request import FinishReason
-from appliance.errors import Refused
+from appliance.errors import EmptyInput, Refused
 from appliance.sessions import MAX_TURNS, Turn, Verdict
 
-MAX_ANSWER_CHARS: Final = 200_000
+MAX_ANSWER_CHARS: Final = 20_000
 """Longest answer taken back; the engine uses of it what fits."""
+MAX_CHARS: Final = 100_000
+"""Of a whole conversation that is taken back, its newest turns: far more than any context here holds."""
 
 Code = Annotated[str, Field(max_length=40)]
 
@@ -64,23 +66,36 @@ def give(turn: Turn) -> dict[str, Any]:
 
 
 def take(body: str | bytes, max_input_chars: int) -> list[Turn]:
-    """The turns of `{"turns": [...]}`, cleaned and cut like any message. Questions with nothing in them are left out.
+    """The turns of `{"turns": [...]}`, cleaned and cut like any message, the newest MAX_CHARS of them. Questions with
+    nothing in them are left out.
 
     Raises:
         BadConversation: it is no such thing.
     """
     try:
         kept = _Conversation.model_validate_json(body).turns
-        return [_turn(turn, max_input_chars) for turn in kept if guard.clean(turn.question)]
+        turns: list[Turn] = []
+        n_chars = 0
+        for each in reversed(kept):
+            turn = _turn(each, max_input_chars)
+            n_chars += len(turn.question) + len(turn.text)
+            if n_chars > MAX_CHARS:
+                break
+            if turn.question:
+                turns.append(turn)
     except (ValidationError, ValueError) as error:
         raise BadConversation("this is no conversation a browser has kept") from error
+    return turns[::-1]
 
 
 def _turn(kept: KeptTurn, max_input_chars: int) -> Turn:
-    question, _ = guard.cut(kept.question, max_input_chars)
+    try:
+        question, _ = guard.cut(kept.question, max_input_chars)
+    except EmptyInput:
+        question = ""
     return Turn(
         question=question,
-        text=guard.clean(kept.text)[:MAX_ANSWER_CHARS],
+        text=guard.clean(kept.text[:MAX_ANSWER_CHARS]),
         token_ids=(),
         finish=FinishReason.LENGTH if kept.more else FinishReason.STOP,
         notices=tuple(kept.notices),

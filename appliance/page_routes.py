@@ -19,6 +19,7 @@ from appliance import kept
 from appliance.admission import Key
 from appliance.chat import ChatService
 from appliance.errors import Closing
+from appliance.hosts import counted_address
 from appliance.person import Persons
 from appliance.sessions import Verdict
 from appliance.settings import Settings
@@ -58,7 +59,8 @@ def make_page_router(chat: ChatService, persons: Persons, settings: Settings) ->
         if key is None:
             return _refused(404)
         try:
-            chat.sessions.put_back(key, kept.take(await request.body(), settings.max_input_chars))
+            turns = kept.take(await request.body(), settings.max_input_chars)
+            chat.sessions.put_back(key, turns, counted_address(request.client.host if request.client else None))
         except kept.BadConversation:
             return _refused(422)
         return Response(status_code=204)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,6 +12,7 @@ from typing import Literal
 from appliance.admission import Key
 from appliance.answer import Answer, Origin
 from appliance.engine.request import FinishReason, Message
+from appliance.health import give_back_memory
 
 Verdict = Literal["", "good", "bad"]
 
@@ -18,6 +20,19 @@ MAX_SESSIONS = 2000
 """Conversations kept at most; the longest unused one without a running answer goes first."""
 MAX_TURNS = 200
 """Turns kept of one conversation; no model here reads that far back."""
+
+
+_MUCH_BYTES = 4 * 2**20
+"""Dropped at once, it is worth asking the system to take memory back."""
+
+
+@dataclass(frozen=True)
+class Room:
+    """How many bytes of conversations are kept: of one person, of those that came back from one address, of all."""
+
+    person: int = 4 * 2**20
+    address: int = 16 * 2**20
+    total: int = 64 * 2**20
 
 
 @dataclass(frozen=True)
@@ -51,6 +66,11 @@ class Turn:
             answer.origin,
             answer.saved_at,
         )
+
+    @property
+    def n_bytes(self) -> int:
+        """Memory it takes, nearly: one emoji makes every character of its text take four bytes."""
+        return 500 + sys.getsizeof(self.question) + sys.getsizeof(self.text) + 36 * len(self.token_ids)
 
     @property
     def is_history(self) -> bool:
@@ -88,6 +108,11 @@ class Session:
     """Oldest turns that no longer fit into the context and are not sent any more."""
     is_after_expiry: bool = False
     """The tab may still show an earlier conversation, which has been forgotten."""
+    address: str = ""
+    """Where a conversation came back from that its browser had kept; a cookie is free to make."""
+
+    n_bytes: int = 0
+    """Memory that the turns take, nearly."""
 
     def history(self, n_without: int = 0) -> list[Message]:
         """The turns the engine is sent: user and assistant in alternation.
@@ -128,19 +153,25 @@ class Session:
     def commit(self, turn: Turn) -> None:
         """Add a finished turn."""
         self.turns.append(turn)
+        self.n_bytes += turn.n_bytes
         if len(self.turns) > MAX_TURNS:
-            del self.turns[0]
+            self.n_bytes -= self.turns.pop(0).n_bytes
             self.n_forgotten_turns = max(0, self.n_forgotten_turns - 1)
 
     def take_back(self, n_turns: int) -> None:
         """Remove so many of the newest turns."""
-        del self.turns[max(0, len(self.turns) - n_turns) :]
+        self.use(self.turns[: max(0, len(self.turns) - n_turns)])
         if self.n_forgotten_turns > len(self.turns):
             self.n_forgotten_turns = 0
 
     def drop_token_ids(self) -> None:
         """Keep the texts only: another model's tokens are others."""
-        self.turns = [replace(turn, token_ids=()) for turn in self.turns]
+        self.use([replace(turn, token_ids=()) for turn in self.turns])
+
+    def use(self, turns: Sequence[Turn]) -> None:
+        """Let these be the conversation."""
+        self.turns = list(turns)
+        self.n_bytes = sum(turn.n_bytes for turn in self.turns)
 
     def rate(self, index: int, verdict: Verdict) -> Verdict:
         """Note what the reader thinks of an answer; gives what was noted before.
@@ -155,9 +186,12 @@ class Session:
 class SessionStore:
     """Sessions by key. The clock is passed in, in seconds."""
 
-    def __init__(self, ttl_s: float, clock: Callable[[], float], forget: Callable[[str, str], None]) -> None:
+    def __init__(
+        self, ttl_s: float, clock: Callable[[], float], forget: Callable[[str, str], None], room: Room | None = None
+    ) -> None:
         """`forget`: told person and tab of every session that is dropped, for whatever is kept of it elsewhere."""
         self.ttl_s = ttl_s
+        self._room = room or Room()
         self._clock = clock
         self._forget = forget
         self._sessions: dict[Key, Session] = {}
@@ -188,12 +222,21 @@ class SessionStore:
             session = self._sessions[key] = Session(last_used=self._clock(), is_after_expiry=was_expired)
         return session
 
-    def put_back(self, key: Key, turns: Sequence[Turn]) -> None:
-        """Take a conversation its browser has kept, unless there is one here. It begins as if it had been idle."""
+    def put_back(self, key: Key, turns: Sequence[Turn], address: str = "") -> None:
+        """Take a conversation its browser has kept, unless there is one here. It begins as if it had been idle.
+
+        Where this person, that address or all have more than is kept of them, the longest unused conversations of
+        theirs go: their browsers have them, and put them back with the next question.
+        """
         session = self.open(key)
-        if not session.turns and session.running is None:
-            session.turns = list(turns[-MAX_TURNS:])
-            session.is_after_expiry = False
+        if session.turns or session.running is not None:
+            return
+        session.use(turns[-MAX_TURNS:])
+        session.is_after_expiry = False
+        session.address = address
+        self._keep_within(self._room.person, key, person=key[0])
+        self._keep_within(self._room.address, key, address=address)
+        self._keep_within(self._room.total, key)
 
     def forgotten_in_s(self, key: Key) -> float:
         """How long until this conversation is forgotten, if nobody touches it. Looking does not touch it."""
@@ -222,11 +265,19 @@ class SessionStore:
         return [key for key in self._sessions if key[0] == person]
 
     def sweep(self) -> None:
-        """Drop what was not used for the TTL."""
-        now = self._clock()
+        """Drop what was not used for the TTL, and what there is no room for."""
+        now, n_before = self._clock(), self.n_bytes
         for key, session in list(self._sessions.items()):
             if session.running is None and now - session.last_used >= self.ttl_s:
                 self._expire(key)
+        self._keep_within(self._room.total)
+        if n_before - self.n_bytes > _MUCH_BYTES:
+            give_back_memory()
+
+    @property
+    def n_bytes(self) -> int:
+        """Memory that all conversations take, nearly."""
+        return sum(session.n_bytes for session in self._sessions.values())
 
     def _make_room(self) -> None:
         if len(self._sessions) < MAX_SESSIONS:
@@ -234,6 +285,21 @@ class SessionStore:
         idle = [(session.last_used, key) for key, session in self._sessions.items() if session.running is None]
         if idle:
             self._expire(min(idle)[1])
+
+    def _keep_within(self, limit_bytes: int, newest: Key | None = None, *, person: str = "", address: str = "") -> None:
+        """Expire the longest unused of this person, this address or all, but not the newest nor one in use."""
+        counted = [
+            (session.last_used, key)
+            for key, session in self._sessions.items()
+            if person in ("", key[0]) and address in ("", session.address)
+        ]
+        n_over = sum(self._sessions[key].n_bytes for _, key in counted) - limit_bytes
+        for _, key in sorted(counted):
+            if n_over <= 0:
+                return
+            if key != newest and self._sessions[key].running is None:
+                n_over -= self._sessions[key].n_bytes
+                self._expire(key)
 
     def _expire(self, key: Key) -> None:
         had_turns = bool(self._sessions[key].turns)

@@ -30,9 +30,15 @@ from appliance.person import PersonCookie, Persons
 
 _log = logging.getLogger(__name__)
 
-MAX_API_BODY_BYTES = 1_000_000
-# A page request carries one message; the longest that is to be cut rather than refused, as a client escapes it.
-MAX_PAGE_BODY_BYTES = 8_000_000
+MAX_BODY_BYTES: Final = {
+    "/v1/": 1_000_000,
+    "/conversation": 1_000_000,
+    "/gradio_api/": 1_000_000,
+    "/admin/": 1_000_000,
+    "": 10_000,
+}
+"""The longest body by the beginning of a path, the first that fits. A page's event carries one message, or a
+conversation to be shown; what is read of it at once holds up everybody, so it is no more than that."""
 UPLOADS: Final = "/admin/models/"
 """Where the admin sends model files: they have no limit but the disk's, which the route looks at."""
 _MAX_DISCARD_BYTES = 16_000_000
@@ -142,19 +148,20 @@ class Doorkeeper:
 class BodyLimit:
     """Pure-ASGI middleware: refuses an over-long body before anybody parses it; counts what is really sent."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, sentence: Callable[[str], str]) -> None:
         self._app = app
+        self._sentence = sentence
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on with a counted body, or answer 413."""
         if scope["type"] != "http" or (scope["method"] == "PUT" and scope["path"].startswith(UPLOADS)):
             await self._app(scope, receive, send)
             return
-        limit = MAX_API_BODY_BYTES if scope["path"].startswith("/v1/") else MAX_PAGE_BODY_BYTES
+        limit = next(most for start, most in MAX_BODY_BYTES.items() if scope["path"].startswith(start))
         announced = Headers(scope=scope).get("content-length", "0")
         if announced.isdecimal() and int(announced) > limit:
             await _discard(receive, int(announced))
-            await _too_long(limit)(scope, receive, send)
+            await self._too_long(scope["path"], limit)(scope, receive, send)
             return
         n_bytes = 0
         started = False
@@ -178,7 +185,14 @@ class BodyLimit:
         except InputTooLong:
             if started:
                 raise
-            await _too_long(limit)(scope, receive, send)
+            await self._too_long(scope["path"], limit)(scope, receive, send)
+
+    def _too_long(self, path: str, limit_bytes: int) -> JSONResponse:
+        if path.endswith("/queue/join"):  # a question: the page shows the sentence above the box, as a validator's
+            word = {"__type__": "validate", "is_valid": False, "message": self._sentence(InputTooLong.code)}
+            return JSONResponse({"detail": [word]}, status_code=422)
+        text = f"The request is too long: at most {limit_bytes} bytes are taken."
+        return JSONResponse(error_body(text, kind="invalid_request_error", code=InputTooLong.code), status_code=413)
 
 
 def make_app(routers: Sequence[APIRouter], persons: Persons, access: Access, sentence: Callable[[str], str]) -> FastAPI:
@@ -192,7 +206,7 @@ def make_app(routers: Sequence[APIRouter], persons: Persons, access: Access, sen
     app.add_exception_handler(Exception, _unforeseen)
     # The one added last is the outermost.
     app.add_middleware(PersonCookie, persons=persons)
-    app.add_middleware(BodyLimit)
+    app.add_middleware(BodyLimit, sentence=sentence)
     app.add_middleware(Doorkeeper, access=access, sentence=sentence)
     app.add_middleware(SecurityHeaders)
     return app
@@ -218,8 +232,3 @@ async def _discard(receive: Receive, n_announced: int) -> None:
         message = await receive()
         if message["type"] != "http.request" or not message.get("more_body"):
             return
-
-
-def _too_long(limit_bytes: int) -> JSONResponse:
-    text = f"The request is too long: at most {limit_bytes} bytes are taken."
-    return JSONResponse(error_body(text, kind="invalid_request_error", code=InputTooLong.code), status_code=413)

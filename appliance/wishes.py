@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from appliance import guard
 from appliance.engine.request import SamplingParams
-from appliance.errors import Refused
+from appliance.errors import InputTooLong, Refused
 
 Creativity = Literal["", "exact", "calm", "lively"]
 Length = Literal["", "short", "medium"]
@@ -78,7 +78,8 @@ def take(header: str) -> Wishes:
         wishes = Wishes.model_validate_json(unquote(header, errors="strict")) if header else NO_WISHES
     except (ValidationError, UnicodeError) as error:
         raise BadWishes("these are no wishes of the page") from error
-    instructions = guard.clean(wishes.instructions)
-    if len(instructions) > MAX_INSTRUCTION_CHARS:
-        raise BadWishes(f"the instructions have {len(instructions)} characters, {MAX_INSTRUCTION_CHARS} are allowed")
+    try:
+        instructions = guard.refuse_long(wishes.instructions, MAX_INSTRUCTION_CHARS).strip()
+    except InputTooLong as error:
+        raise BadWishes("the instructions are too long") from error
     return wishes.model_copy(update={"instructions": instructions})

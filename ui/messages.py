@@ -90,7 +90,7 @@ _PAGE: Final[dict[Language, dict[str, str]]] = {
         "empty": "Please write something first.",
         "nothing_to_repeat": "There is no question here that could be asked again. Please write it once more.",
         "bad_wishes": "My settings, at the side, cannot be used like this. Please shorten or empty the instructions.",
-        "too_long": "That message is too long.",
+        "too_long": "That message is too long. Please send it in parts.",
         "already_answering": "Another answer of yours is still being written, perhaps in another tab. "
         "Please wait for it or stop it there.",
         "unknown_person": "This page does not know you any more. Please reload it.",
@@ -251,7 +251,7 @@ _PAGE: Final[dict[Language, dict[str, str]]] = {
         "empty": "请先输入内容。",
         "nothing_to_repeat": "这里没有可以重新回答的问题，请再输入一次。",
         "bad_wishes": "侧栏中的“我的设置”无法使用，请缩短或清空其中的要求。",
-        "too_long": "消息太长了。",
+        "too_long": "消息太长了，请分几次发送。",
         "already_answering": "您的另一个回答还在生成（可能在另一个标签页），请等它结束，或在那里停止它。",
         "unknown_person": "页面已不认识您，请刷新页面。",
         "refused": "现在无法这样做。",

@@ -18,6 +18,7 @@ from llama_cpp import llama_cpp as llama
 from numpy.typing import NDArray
 
 from appliance.engine import trial_model
+from appliance.errors import ModelFileError
 
 N_ROWS: Final = (1, 3, 4, 16, 64, 512)
 """Rows of a step: one, few and sixteen running answers, and pieces of a prompt."""
@@ -33,8 +34,12 @@ N_BEFORE: Final = 8
 
 def largest_error(n_threads: int) -> float:
     """Evaluate every shape with the kernels that are loaded; the largest relative error, infinite where a number is
-    none or llama.cpp gives up."""
-    known = np.load(REFERENCE)
+    none or llama.cpp gives up. Raises ModelFileError where the right numbers cannot be read."""
+    try:
+        known = np.load(REFERENCE)
+    except (OSError, ValueError) as error:
+        remedy = "Unpack the program again, in full, and let a virus scanner leave its folder alone."
+        raise ModelFileError(REFERENCE, "is missing or damaged", remedy) from error
     found = evaluate(n_threads)
     if found is None or not np.isfinite(found).all():
         return float("inf")

@@ -73,20 +73,19 @@ def test_the_amx_kernels_compute_what_all_others_do(project_root: Path, emulated
     assert float(said["error"]) < TOLERANCE
 
 
-def test_the_compilers_own_intrinsics_leave_the_tiles_unwritten_and_ours_do_not(tmp_path: Path, project_root: Path):
-    """The stores of a configuration before it is loaded, as the optimiser leaves them."""
-    source = tmp_path / "tiles.cpp"
-    source.write_text(
-        "#include <immintrin.h>\n#include <stdint.h>\n"
-        "struct tiles { uint8_t palette = 0, start = 0, reserved[14] = {0}; uint16_t colsb[16] = {0}; uint8_t rows[16] = {0}; };\n"
-        "void load() { alignas(64) tiles t = {}; t.palette = 1; t.rows[0] = 0x5A; t.colsb[0] = 0x3B; _tile_loadconfig(&t); }\n"
-    )
-
-    def n_stores(*flags: str) -> int:
-        command = ["g++", "-O3", "-mamx-tile", *flags, "-S", "-o", "-", str(source)]
-        text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-        return len(re.findall(r"\$(?:90|59)\b", text))
-
+def test_all_of_the_tile_configuration_is_written_before_it_is_loaded(tmp_path: Path, project_root: Path):
+    """GCC 12 leaves these two stores out where it uses intrinsics of its own."""
     if platform.machine() != "x86_64":
         pytest.skip("not checked: AMX is for x86-64")
-    assert n_stores("-include", str(project_root / "packaging" / "amx_tiles.h")) == 2
+    source = tmp_path / "tiles.cpp"
+    source.write_text(
+        "#include <immintrin.h>\n"
+        "struct tiles { unsigned char palette, reserved[15]; unsigned short colsb[16]; unsigned char rows[16]; };\n"
+        "void load() { tiles t = {}; t.palette = 1; t.colsb[0] = 0x3B; t.rows[0] = 0x5A; _tile_loadconfig(&t); }\n"
+    )
+    header = str(project_root / "packaging" / "amx_tiles.h")
+    command = ["g++", "-O3", "-mamx-tile", "-include", header, "-S", "-o", "-", str(source)]
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    before = text.partition("ldtilecfg")[0]
+    assert re.search(r"\$59\b", before)
+    assert re.search(r"\$90\b", before)

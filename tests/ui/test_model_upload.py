@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from appliance import model_upload
 from appliance.errors import ModelFileError
 from appliance.model_upload import sweep_uploads, take_upload
-from appliance.web import MAX_PAGE_BODY_BYTES, BodyLimit
+from appliance.web import MAX_BODY_BYTES, BodyLimit
 from tests.unit.test_model_file import split, write
 from tests.unit.test_model_library import Shelf
 from ui.model_upload import make_upload_router
@@ -27,7 +27,7 @@ def shelf(tmp_path) -> Shelf:
 async def browser(shelf) -> AsyncIterator[httpx.AsyncClient]:
     app = FastAPI()
     app.include_router(make_upload_router(shelf.library))
-    app.add_middleware(BodyLimit)
+    app.add_middleware(BodyLimit, sentence=str)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://pc") as client:
         yield client
 
@@ -74,11 +74,11 @@ async def test_a_refusal_is_in_the_language_set_now_where_the_page_names_none(sh
 async def test_a_model_larger_than_any_other_request_passes(shelf, browser, starter_model):
     answer = await send(browser, "big.gguf", starter_model.read_bytes())
     assert answer.status_code == 201
-    assert (shelf.paths.models / "big.gguf").stat().st_size > MAX_PAGE_BODY_BYTES
+    assert (shelf.paths.models / "big.gguf").stat().st_size > MAX_BODY_BYTES["/admin/"]
 
 
 async def test_only_this_route_takes_more(browser):
-    content = b"x" * (MAX_PAGE_BODY_BYTES + 1)
+    content = b"x" * (MAX_BODY_BYTES["/admin/"] + 1)
     assert (await browser.post("/admin/models/m.gguf", content=content)).status_code == 413
     assert (await browser.put("/admin/settings", content=content)).status_code == 413
 

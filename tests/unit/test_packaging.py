@@ -49,8 +49,8 @@ def test_the_version_is_said_in_one_way(project_root):
 
 
 def test_a_library_for_every_cpu_is_never_taken_for_one_of_this_cpu(project_root):
-    lean = project_root / "packaging" / "lean_llama.cmake"
-    assert llama_wheel.this_build_key("1", lean, any_cpu=True) != llama_wheel.this_build_key("1", lean)
+    folder = project_root / "packaging"
+    assert llama_wheel.this_build_key("1", folder, any_cpu=True) != llama_wheel.this_build_key("1", folder)
     facts = ("1", "", "x86_64", ("glibc", "2.36"), {})
     keys = {
         llama_wheel.build_key(*facts, defines=defines)
@@ -63,7 +63,8 @@ def test_the_owners_own_wheel_is_not_packaged(tmp_path, monkeypatch):
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
     (tmp_path / "packaging").mkdir()
     (tmp_path / "packaging" / "llama.lock").write_text("llama-cpp-python==0.3.36\n")
-    (tmp_path / "packaging" / "lean_llama.cmake").write_text("")
+    for name in llama_wheel.CMAKE_FILES:
+        (tmp_path / "packaging" / name).write_text("")
     wheel = tmp_path / "llama_cpp_python-0.3.36-py3-none-linux_x86_64.whl"
     wheel.touch()
     assert setup_env.ready_llama_wheel(Environment(tmp_path, (tmp_path,))) == wheel

@@ -82,8 +82,10 @@
     if (wishes) headers.set("X-Wishes", encodeURIComponent(wishes));
     // Not by the clock alone: a program that was started again has forgotten sooner.
     if (!chat.turns.length || (await chat.place().catch(() => ({}))).n_turns !== 0) return;
-    const body = JSON.stringify({ turns: chat.turns });
-    await window.fetch("conversation", { method: "PUT", body }).catch(() => null);
+    let { turns } = chat;
+    // No model here reads further back than that, and the program takes no more.
+    while (turns.length > 1 && JSON.stringify(turns).length > 300_000) turns = turns.slice(1);
+    await window.fetch("conversation", { method: "PUT", body: JSON.stringify({ turns }) }).catch(() => null);
   };
   let isShown = () => {};
   chat.kept = () => isShown();
