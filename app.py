@@ -21,15 +21,13 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from appliance import __version__, terminal
-from appliance.errors import ApplianceError, EngineFailed, ModelFileError
+from appliance.errors import ApplianceError
 
 if TYPE_CHECKING:
     import socket
 
     from fastapi import FastAPI
 
-    from appliance.engine.request import EngineInfo
-    from appliance.front_door import DoorView
     from appliance.lifecycle import Appliance
     from appliance.paths import Paths
     from appliance.settings import Settings
@@ -38,11 +36,6 @@ if TYPE_CHECKING:
     from ui.interface import Page
 
 _log = logging.getLogger("app")
-_PROGRESS_S = 2.0
-RESTARTED = "OFFICE_CHAT_RESTARTED"
-"""Set for a program that has started itself again: nobody at the PC waits for its page."""
-FIRST_RUN = "/admin/first-run"
-"""What is opened on this PC until the owner has been through it. ui/first_run.py has the page."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -73,8 +66,10 @@ def run(flags: dict[str, Any], began: float) -> None:
     from appliance.paths import Paths
     from appliance.settings_files import find_sources, read_settings
     from appliance.single_instance import AlreadyRunning, claim
+    from appliance.this_pc import new_link
     from appliance.tuning.kernel_file import remember
     from appliance.upgrade import bring_up_to_date
+    from ui import console
 
     config, retries = flags.pop("config", None), flags.pop("retry_kernels", False)
     sources = find_sources(os.environ, flags, Path(config) if config else None)
@@ -90,9 +85,9 @@ def run(flags: dict[str, Any], began: float) -> None:
         if is_wanted_again:  # now that the folder is free
             _start_again()
     except AlreadyRunning as other:
-        _say_in_both("console_already", url=other.url or "...")
+        console.say_in_both("console_already", url=other.url or "...")
         if settings.open_browser and other.url:
-            _open_browser(other.url)
+            console.open_browser(other.url + new_link(paths.links, "/"))
 
 
 def run_alone(settings: Settings, sources: Sources, paths: Paths, began: float, claimed: Claim) -> bool:
@@ -100,15 +95,16 @@ def run_alone(settings: Settings, sources: Sources, paths: Paths, began: float, 
     from appliance.crash_report import write_when_it_crashes
     from appliance.lifecycle import Appliance
     from appliance.log import open_log
+    from ui import console
 
     open_log(paths.logs)
-    write_when_it_crashes(paths.logs, _say_crashed)
+    write_when_it_crashes(paths.logs, console.say_crashed)
     appliance = Appliance(settings, paths, sources)
     with appliance.door.open() as sock:
         claimed.publish(appliance.door.own_url)
         appliance.spawn()
         try:
-            _say_in_both("console_starting")
+            console.say_in_both("console_starting")
             app, page = build_page(appliance, paths)
             return asyncio.run(serve(appliance, app, page, sock, began))
         finally:
@@ -175,6 +171,7 @@ async def serve(appliance: Appliance, app: FastAPI, page: Page, sock: socket.soc
     Returns whether to begin anew. Raises ApplianceError when it cannot begin.
     """
     from appliance.server import Server, server_config, start_failed
+    from ui import console
 
     host, port = appliance.settings.host, appliance.door.port
 
@@ -195,7 +192,7 @@ async def serve(appliance: Appliance, app: FastAPI, page: Page, sock: socket.soc
     appliance.desk.start_again = start_again
     await appliance.start()
     serving = asyncio.create_task(server.serve(sockets=[sock]))
-    announcing = asyncio.create_task(_announce(appliance, began))
+    announcing = asyncio.create_task(console.announce(appliance, began))
     try:
         await asyncio.wait({serving, announcing}, return_when=asyncio.FIRST_COMPLETED)
         if announcing.done() and announcing.exception() is not None:
@@ -213,109 +210,14 @@ async def serve(appliance: Appliance, app: FastAPI, page: Page, sock: socket.soc
 
 def _start_again() -> None:
     """Begin anew in place of this process, with the flags it was started with and the settings as they are now."""
-    os.environ[RESTARTED] = "1"
+    from ui import console
+
+    os.environ[console.RESTARTED] = "1"
     logging.shutdown()
     if sys.platform == "win32":  # there, exec leaves the console to whoever waits for the first process
         subprocess.Popen(sys.orig_argv)
     else:
         os.execv(sys.executable, sys.orig_argv)  # noqa: S606 -- our own command line, and no shell
-
-
-async def _announce(appliance: Appliance, began: float) -> None:
-    """Say where the page is once the engine is warm; say that it is still loading until then."""
-    info = await _wait_for_model(appliance, began)
-    _log.info("ready after %.1f s: %s, %s slots", time.monotonic() - began, info.model_name, info.n_slots)
-    kernels = info.kernels or "none"
-    _log.info("version %s; llama.cpp computes with %s: %s", __version__, kernels, info.instructions or "nothing")
-    if appliance.kernels.failures:
-        failed = "; ".join(map(str, appliance.kernels.failures))
-        _say_in_both("console_kernels", failed=failed, now=info.kernels)
-    if appliance.failed_model is not None:
-        _say_in_both("console_model_replaced", reason=appliance.failed_model, model=info.model_name)
-    view = await asyncio.to_thread(appliance.door.look)
-    _say_addresses(view, info, is_first_run=appliance.is_first_run)
-    if appliance.settings.open_browser and RESTARTED not in os.environ:
-        page = FIRST_RUN if appliance.is_first_run else ""
-        await asyncio.to_thread(_open_browser, view.own_url + page)
-    await _show_work(appliance)
-
-
-async def _wait_for_model(appliance: Appliance, began: float) -> EngineInfo:
-    """Until one answers. Where none does the program goes on: the owner may choose another one on the admin page.
-
-    Raises ModelFileError for a file that is no model: nobody has to look further than this terminal.
-    """
-    loading = asyncio.ensure_future(appliance.wait_ready())
-    try:
-        while not (await asyncio.wait({loading}, timeout=_PROGRESS_S))[0]:
-            model = appliance.model_path.name if appliance.model_path else "the echo engine"
-            terminal.say(f"Loading {model} ({time.monotonic() - began:.0f} s so far)...")
-        return loading.result()
-    except (EngineFailed, ModelFileError) as error:
-        if isinstance(error, ModelFileError) and error.code != "kills":
-            raise
-        _log.error("no model answers: %s", error)
-        _say_in_both("console_engine_failed", reason=error, url=f"{appliance.door.own_url}/admin")
-        return await appliance.wait_recovered()
-    finally:
-        loading.cancel()
-
-
-async def _show_work(appliance: Appliance) -> None:
-    """Keep saying on the terminal how many are being answered, until cancelled."""
-    from ui.messages import in_both
-
-    shown = (-1, -1)
-    while True:
-        now = (appliance.engine.n_running, appliance.engine.n_waiting)
-        if now != shown:
-            shown = now
-            terminal.show(in_both("console_working", running=now[0], waiting=now[1]).replace("\n", "  "))
-        await asyncio.sleep(_PROGRESS_S)
-
-
-def _say_addresses(view: DoorView, info: EngineInfo, *, is_first_run: bool) -> None:
-    """The addresses, best first, with the code of the first one and what the owner may have to do."""
-    lines = [f"Ready: {info.model_name} answers.", f"  On this PC:     {view.own_url}"]
-    lines.append(f"  Administration: {view.own_url}/admin")
-    if is_first_run:
-        lines.append(f"  To set it up:   {view.own_url}{FIRST_RUN}")
-    lines += [f"  For colleagues: {url}" for url in view.urls]
-    if view.is_shared and not view.urls:
-        lines.append("  For colleagues: this PC is not connected to a network.")
-    if view.changed_from:
-        lines.append(f"  The address has changed: it was {view.changed_from}. Hand out the new one.")
-    if view.urls and view.firewall.command:
-        lines += [
-            "  If colleagues cannot open it, this lets them through the firewall:",
-            f"    {view.firewall.command}",
-        ]
-    elif view.urls:
-        lines.append("  (If colleagues cannot open it, allow this port in this PC's firewall.)")
-    terminal.say("\n".join(lines))
-    _say_in_both("console_stop")
-    if view.urls:
-        from appliance.front_door import qr_console
-
-        code = qr_console(view.url)
-        if _can_write(code, sys.stdout.encoding):
-            terminal.say(code)
-
-
-def _can_write(text: str, encoding: str) -> bool:
-    try:
-        text.encode(encoding)
-    except (UnicodeEncodeError, LookupError):
-        return False
-    return True
-
-
-def _open_browser(url: str) -> None:
-    # Without a display, Linux would open a text browser inside this console.
-    if sys.platform != "linux" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
-        import webbrowser
-
-        webbrowser.open(url)
 
 
 def _prepare_gradio(paths: Paths) -> None:
@@ -371,17 +273,6 @@ def _add_places(parser: argparse.ArgumentParser) -> None:
 def _add_model(parser: argparse.ArgumentParser) -> None:
     words = "GGUF file that answers: a path, or a name in the models folder"
     parser.add_argument("--model", default=argparse.SUPPRESS, help=words)
-
-
-def _say_in_both(key: str, **values: object) -> None:
-    from ui.messages import in_both
-
-    terminal.say(in_both(key, **values))
-
-
-def _say_crashed(report: Path) -> None:
-    _say_in_both("console_crashed", path=report)
-    terminal.hold_window()
 
 
 def _give_children_the_systems_libraries() -> None:

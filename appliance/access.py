@@ -1,10 +1,10 @@
 """Who may: what a request proves about who asks, and which doors that opens. Knows no routes beyond their first folder.
 
-    mode       page                 /v1 and /metrics          /admin
-    open       everybody            this PC itself, or a key  the admin
-    passcode   a login              a key                     the admin
+    mode       page                 /v1 and /metrics                             /admin
+    open       everybody            a key; this PC where the owner allows it     the admin
+    passcode   a login              a key                                        the admin
 
-The admin has given the admin password; as long as none is set, it is whoever sits at this PC.
+The admin has given the admin password; as long as none is set, it is the owner's browser on this PC (this_pc.py).
 """
 
 from __future__ import annotations
@@ -24,9 +24,11 @@ from appliance.passwords import Passwords, Role
 from appliance.paths import Paths
 from appliance.person import Persons
 from appliance.settings import Settings
+from appliance.this_pc import PATH as HERE
+from appliance.this_pc import ThisPc
 
-OPEN_TO_ALL: Final = frozenset({"/health", "/login", "/admin/login", "/favicon.ico"})
-"""What nobody needs to prove anything for: that the program lives, and the way in."""
+OPEN_TO_ALL: Final = frozenset({"/health", "/login", "/admin/login", "/favicon.ico", HERE})
+"""What nobody needs to prove anything for: that the program lives, and the ways in."""
 FOR_PROGRAMS: Final = ("/v1", "/metrics")
 FOR_THE_ADMIN: Final = ("/admin",)
 ALSO_WITH_KEY: Final = "/ready"
@@ -48,7 +50,10 @@ class Caller:
 
     address: str
     """Of the other end, as limits count it; "" where there is none."""
+    is_loopback: bool
+    """Both ends of the connection are on this PC, and nobody says that it was passed on. A forwarder may not say so."""
     is_this_pc: bool
+    """It is the owner's browser on this PC."""
     person: str | None
     """The page's signed cookie."""
     login: Login | None
@@ -88,8 +93,14 @@ class Access:
         logins: Logins,
         keys: ApiKeys,
         hosts: KnownHosts,
+        this_pc: ThisPc,
+        *,
+        keyless_here: bool = False,
     ) -> None:
+        """`keyless_here`: programs on this PC, and whatever is forwarded here, need no key."""
         self.mode = mode
+        self.this_pc = this_pc
+        self.keyless_here = keyless_here
         self.passwords = passwords
         self.logins = logins
         self.keys = keys
@@ -110,23 +121,35 @@ class Access:
         if not passwords.is_set("person") and settings.access == "passcode":
             raise StartFailed("access = passcode: no passcode is set yet. Set one with: app.py set-passcode")
         logins = Logins(secret, passwords, paths.ended_logins, _lasts_s(settings))
-        return cls(settings.access, persons, passwords, logins, keys, _hosts(settings, announced))
+        return cls(
+            settings.access,
+            persons,
+            passwords,
+            logins,
+            keys,
+            _hosts(settings, announced),
+            ThisPc(secret, paths.links),
+            keyless_here=settings.keyless_here,
+        )
 
     def use(self, settings: Settings) -> None:
         """Go by these from the next request on. Logins that were made last as long as the settings say now."""
         self.mode = settings.access
+        self.keyless_here = settings.keyless_here
         self.logins.lasts_s = _lasts_s(settings)
         self.hosts = _hosts(settings, self.hosts.announced)
 
     def identify(self, connection: HTTPConnection, host: Authority) -> Caller:
         """Read everything the request proves, and keep it for `caller_of`. Its origin must have been checked."""
         peer = connection.client.host if connection.client is not None else None
-        is_this_pc = is_on_this_pc(connection.headers, peer, host)
+        is_loopback = is_on_this_pc(connection.headers, peer, host)
+        is_this_pc = is_loopback and self.this_pc.is_proven(connection.cookies)
         login = self.logins.of(connection.cookies)
         bearer = _bearer(connection.headers.get("authorization", ""))
         has_given_password = login is not None and login.role == "admin"
         caller = Caller(
             address=counted_address(peer),
+            is_loopback=is_loopback,
             is_this_pc=is_this_pc,
             person=self._persons.of(connection.cookies),
             login=login,
@@ -145,7 +168,7 @@ class Access:
         if door is Door.NONE:
             return
         if door is Door.PROGRAM:
-            if not has_key and not (is_open and caller.is_this_pc):
+            if not has_key and not (is_open and self.keyless_here and caller.is_loopback):
                 raise NeedsKey("this route is for programs with a key")
             return
         if door is Door.ADMIN and self.passwords.is_set("admin") and caller.login is None:

@@ -16,7 +16,7 @@ from appliance.engine.request import FinishReason
 from appliance.errors import EmptyInput, Refused
 from appliance.sessions import MAX_TURNS, Turn, Verdict
 
-MAX_ANSWER_CHARS: Final = 20_000
+MAX_ANSWER_CHARS: Final = 100_000
 """Longest answer taken back; the engine uses of it what fits."""
 MAX_CHARS: Final = 100_000
 """Of a whole conversation that is taken back, its newest turns: far more than any context here holds."""

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from appliance.api_keys import ApiKeys
+from appliance.front_door import FrontDoor
 from appliance.passwords import MIN_CHARS, PasswordError, Passwords, Role
 from appliance.paths import Paths
 from appliance.settings import Settings
+from appliance.this_pc import new_link
 
 Say = Callable[[str], None]
 
@@ -57,6 +59,12 @@ def _revoke_key(_settings: Settings, paths: Paths, given: argparse.Namespace, sa
     say(f"The key of {given.name} opens nothing any more.")
 
 
+def _admin_link(settings: Settings, paths: Paths, _given: argparse.Namespace, say: Say) -> None:
+    door = FrontDoor(paths.front_door, settings.host, settings.port, "")
+    say(door.own_url + new_link(paths.links, "/admin"))
+    say("It opens the admin page once, within a day, in a browser on this PC.")
+
+
 def _tune(settings: Settings, paths: Paths, _given: argparse.Namespace, say: Say) -> None:
     from appliance.tuning.console import tune_at_console  # here: numpy and the rest are of no use to the others
 
@@ -64,6 +72,7 @@ def _tune(settings: Settings, paths: Paths, _given: argparse.Namespace, say: Say
 
 
 COMMANDS: Final = {
+    "admin-link": Command("make a link that lets a browser on this PC administer", _admin_link),
     "set-passcode": Command("set the passcode colleagues log in with", _set_passcode),
     "set-admin-password": Command("set the admin's password", _set_admin_password),
     "add-key": Command("make an API key for a person or a machine", _add_key, takes_name=True),

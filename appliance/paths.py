@@ -96,6 +96,11 @@ class Paths:
         return self.data_dir / "model.json"
 
     @property
+    def links(self) -> Path:
+        """Digests of the links that let the owner's browser in."""
+        return self.data_dir / "links.json"
+
+    @property
     def last_model(self) -> Path:
         """The model that answered last."""
         return self.data_dir / "last-model.json"

@@ -1,5 +1,5 @@
 """How fast one may ask and guess: for each person and for each address, so that one of many behind a proxy cannot use
-up what the others have. This PC itself waits for nobody but itself.
+up what the others have. The owner's browser on this PC waits for nobody but itself; no address is exempt.
 
 Counts are kept in memory: a restart forgets them. Everything here runs on the event loop's thread.
 """

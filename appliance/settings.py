@@ -100,6 +100,12 @@ class Settings(BaseModel):
         live=True,
         max_length=2000,
     )
+    keyless_here: bool = _row(
+        False,
+        "Programs on this PC may use /v1 and /metrics without a key while access = open. So may everybody whose "
+        "requests a tunnel or proxy on this PC passes on.",
+        live=True,
+    )
     own_wishes: bool = _row(
         True,
         "People may have instructions of their own (after system_prompt), a creativity and a shorter answer length; "

@@ -132,9 +132,7 @@ class Doorkeeper:
             headers = {"www-authenticate": "Bearer"} if _STATUS[code] == 401 else {}
             return JSONResponse(body, status_code=_STATUS[code], headers=headers)
         is_looking = scope["method"] == "GET" and "text/html" in connection.headers.get("accept", "")
-        ways_in = {LoginNeeded.code: "/login", NeedsAdmin.code: "/admin/login"}
-        if self._access.passwords.is_set("admin"):
-            ways_in[NotAdmin.code] = "/admin/login"
+        ways_in = {LoginNeeded.code: "/login", NeedsAdmin.code: "/admin/login", NotAdmin.code: "/admin/login"}
         if is_looking and code in ways_in:
             wanted = path + (f"?{query}" if (query := scope["query_string"].decode("latin-1")) else "")
             return RedirectResponse(

@@ -174,13 +174,16 @@ class PageClient:
 class AdminPage:
     """An open admin page: what its timers ask for, as often as they do."""
 
-    def __init__(self, base_url: str) -> None:
+    def __init__(self, base_url: str, link: str) -> None:
+        """`link`: the path of one that lets the owner's browser in."""
         self._http = _http(base_url, {"x-lang": "en"})
+        self._link = link
         self._session = secrets.token_hex(6)
         self._asking: list[asyncio.Task[None]] = []
 
     async def open(self) -> AdminPage:
-        """Load it, and begin to ask. The program must let this PC in without a password."""
+        """Load it, and begin to ask. There must be no admin password."""
+        await self._http.get(self._link)
         (await self._http.get("/admin/en/")).raise_for_status()
         config = (await self._http.get("/admin/en/config")).json()
         values = {part["id"]: part["props"].get("value") for part in config["components"]}

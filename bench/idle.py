@@ -48,7 +48,7 @@ async def _run(bench: Bench) -> Findings:
             progress("no page is open")
             without.append(await _percent(program, bench.options.seconds))
             progress("the admin page is open")
-            page = await AdminPage(program.url).open()
+            page = await AdminPage(program.url, program.owners_link("/")).open()
             admin.append(await _percent(program, bench.options.seconds))
             await page.close()
             pages = await open_pages(program.url, 1)

@@ -19,6 +19,7 @@ from types import TracebackType
 import httpx
 import psutil
 
+from appliance.this_pc import new_link
 from bench.clients import logged_counts
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -28,6 +29,7 @@ _POLL_S = 0.05
 _PREFIX = "OFFICE_CHAT_"
 _FOR_MANY_CLIENTS: dict[str, object] = {
     "yield_to_others": False,
+    "keyless_here": True,
     "questions_per_minute": 0,
     "questions_per_minute_and_address": 0,
     "answer_cache_scope": "off",
@@ -129,6 +131,10 @@ class Program:
     def data_dir(self) -> Path:
         """Where it keeps its files."""
         return self._folder
+
+    def owners_link(self, page: str) -> str:
+        """The path of a link that lets a client in as the owner's browser."""
+        return new_link(self._folder / "links.json", page)
 
     def counts(self) -> list[tuple[int, int, int]]:
         """(n_prompt, n_cached, n_decoded) of every request that is over, oldest first."""

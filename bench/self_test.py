@@ -106,6 +106,7 @@ async def _self_test(program: Program, *, is_tuning: bool) -> Verdict:
     """As the owner does it, on the page of the first run."""
     form = {"action": "test", **({"tune": "on"} if is_tuning else {})}
     async with httpx.AsyncClient(base_url=program.url, trust_env=False, timeout=60) as owner:
+        await owner.get(program.owners_link("/"))
         pressed = await owner.post(_PAGE, data=form, headers={"origin": program.url})
         if pressed.status_code != 303:
             raise RuntimeError(f"the self-test could not be begun: HTTP {pressed.status_code}")

@@ -7,6 +7,7 @@ process does about kernels that end it (appliance/engine/step_down.py) is done h
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -67,7 +68,9 @@ def look(cpu: str, program: str, env: Environment) -> Found:
     while True:
         arguments = [str(env.packaging / "engine_alone.py"), str(starter_model(env)), str(step_down.n_passed_over)]
         command = [program, "-cpu", cpu, str(env.python), *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
+        # What numpy's library is told of the real processor is not true of this one.
+        variables = {name: value for name, value in os.environ.items() if not name.startswith("OPENBLAS_")}
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT_S, check=False, env=variables)
         said = dict(re.findall(r"^(\w+): (.*)$", done.stdout, re.MULTILINE))
         step_down.began()
         if "tried" in said:

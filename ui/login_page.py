@@ -25,6 +25,9 @@ from appliance.hosts import local_path
 from appliance.logins import COOKIE_NAME, KEPT_BY_BROWSER_S
 from appliance.passwords import Role
 from appliance.rate_limits import RateLimits
+from appliance.this_pc import COOKIE_NAME as THIS_PC_COOKIE
+from appliance.this_pc import KEPT_BY_BROWSER_S as BROWSER_KEEPS_IT_S
+from appliance.this_pc import PATH as HERE
 from ui.forms import read_form
 from ui.messages import Language, language_of, say
 
@@ -53,6 +56,7 @@ def make_login_router(access: Access, limits: RateLimits, preset_language: Calla
     router.add_api_route("/admin/login", page.show, methods=["GET"])
     router.add_api_route("/admin/login", page.enter, methods=["POST"])
     router.add_api_route("/logout", page.leave, methods=["POST"])
+    router.add_api_route(HERE, page.follow, methods=["GET"])
 
     @router.get("/admin/status")
     async def status() -> JSONResponse:
@@ -109,6 +113,23 @@ class LoginPage:
         )
         return response
 
+    async def follow(self, request: Request) -> Response:
+        """A link that the program has opened or printed: this browser on this PC is the owner's from now on."""
+        given = dict(request.query_params)
+        try:
+            is_here = caller_of(request).is_loopback
+            cookie = await asyncio.to_thread(self._access.this_pc.take, given.get("token", "")) if is_here else None
+        except StartFailed as error:
+            _log.error("a link could not be taken: %s", error)
+            cookie = None
+        if cookie is None and not caller_of(request).is_this_pc:
+            detail = "login_link_used" if is_here else "login_link_elsewhere"
+            return self._page(request, {"next": "/admin"}, status=403, detail=detail)
+        response = _go_to(local_path(given.get("next", "/")))
+        if cookie is not None:
+            response.set_cookie(THIS_PC_COOKIE, cookie, max_age=BROWSER_KEEPS_IT_S, httponly=True, samesite="lax")
+        return response
+
     async def leave(self, request: Request) -> Response:
         """End this login for good, also where its cookie has been copied to."""
         login = caller_of(request).login
@@ -137,8 +158,9 @@ class LoginPage:
         problem: str = "",
         status: int = 200,
         headers: dict[str, str] | None = None,
+        detail: str = "",
     ) -> HTMLResponse:
-        """The form with what stood in it, but for the password."""
+        """The form with what stood in it, but for the password. `detail`: names what is said instead of the usual."""
         role, language = _role(request), self._language(request, given)
         other: Language = "en" if language == "zh" else "zh"
         wanted = local_path(given.get("next", "/"))
@@ -146,7 +168,7 @@ class LoginPage:
         words = {
             "lang": _lang(language),
             "heading": say(language, f"login_{role}"),
-            "detail": say(language, "login_admin_unset" if needs_setting else f"login_{role}_detail"),
+            "detail": say(language, detail or ("login_admin_unset" if needs_setting else f"login_{role}_detail")),
             "label": say(language, f"login_{role}_label"),
             "button": say(language, "login_button"),
             "action": _PATHS[role],
@@ -166,7 +188,7 @@ class LoginPage:
 
 
 def _role(request: Request) -> Role:
-    return "admin" if request.url.path == _PATHS["admin"] else "person"
+    return "admin" if request.url.path in (_PATHS["admin"], HERE) else "person"
 
 
 def _lang(language: Language) -> str:

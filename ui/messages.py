@@ -107,14 +107,19 @@ _PAGE: Final[dict[Language, dict[str, str]]] = {
         "login_person_label": "Passcode",
         "login_admin": "Office Chat – Administration",
         "login_admin_detail": "Please enter the admin password.",
-        "login_admin_unset": "There is no admin password yet. "
-        "Until there is one, only the office PC itself is let in here.",
+        "login_admin_unset": "There is no admin password yet. Until there is one, this page opens only in the browser "
+        "that the program has opened on the office PC, or by the link it has written into its window. "
+        "A new link, on that PC: app.py admin-link (the packaged program: office-chat admin-link).",
+        "login_link_used": "This link has been used, or is too old. A new one, on the office PC: app.py admin-link "
+        "(the packaged program: office-chat admin-link).",
+        "login_link_elsewhere": "This link works in a browser on the office PC itself only.",
         "login_admin_label": "Admin password",
         "login_button": "Log in",
         "login_wrong": "That is not right. Please try again.",
         "login_too_fast": "Too many wrong attempts. Please try again in {seconds} seconds.",
         "login_busy": "Many people are logging in right now. Please try again in a moment.",
-        "needs_key": "This needs a valid API key: Authorization: Bearer <key>.",
+        "needs_key": "This needs a valid API key: Authorization: Bearer <key>. The owner makes one with "
+        "app.py add-key; with the setting keyless_here programs on this PC need none.",
         "needs_admin": "This is for the admin. Please log in as the admin first.",
         "not_admin": "This is for the admin alone.",
         "toast_title": "Sorry",
@@ -267,13 +272,19 @@ _PAGE: Final[dict[Language, dict[str, str]]] = {
         "login_person_label": "口令",
         "login_admin": "办公室聊天 · 管理",
         "login_admin_detail": "请输入管理员密码。",
-        "login_admin_unset": "尚未设置管理员密码。设置之前，只有在办公室电脑本机上才能进入。",
+        "login_admin_unset": "尚未设置管理员密码。设置之前，只有程序在办公室电脑上打开的浏览器，或程序窗口里写出的链接"
+        "才能进入。"
+        "需要新链接时，在那台电脑上运行：app.py admin-link（打包的程序：office-chat admin-link）。",
+        "login_link_used": "此链接已用过或已过期。需要新链接时，在办公室电脑上运行：app.py admin-link"
+        "（打包的程序：office-chat admin-link）。",
+        "login_link_elsewhere": "此链接只能在办公室电脑本机的浏览器中使用。",
         "login_admin_label": "管理员密码",
         "login_button": "登录",
         "login_wrong": "输入不正确，请重试。",
         "login_too_fast": "错误次数过多，请在 {seconds} 秒后再试。",
         "login_busy": "现在登录的人较多，请稍后再试。",
-        "needs_key": "需要有效的 API 密钥：Authorization: Bearer <密钥>。",
+        "needs_key": "需要有效的 API 密钥：Authorization: Bearer <密钥>。管理员可用 app.py add-key 生成；"
+        "打开设置 keyless_here 后，本机上的程序不需要密钥。",
         "needs_admin": "此处仅限管理员，请先以管理员身份登录。",
         "not_admin": "此处仅限管理员。",
         "toast_title": "抱歉",

@@ -47,7 +47,7 @@ def main(folder: Path, busy_s: float = BUSY_S) -> None:
                 ("en-US", 360, "dark", "-phone-dark"),
             ):
                 opened = page(locale, width, scheme)
-                opened.goto(f"http://127.0.0.1:{app.port}/admin")
+                opened.goto(app.owners_link("/admin"))
                 admin = Admin(opened, app).ready()
                 opened.wait_for_selector("#charts svg")
                 for name in ("overview", "settings", "answers", "access", "log", "address", "models"):

@@ -112,8 +112,12 @@ def admin(office: Program, new_page) -> Iterator[Admin]:
 def test_until_a_password_is_set_only_this_pc_gets_in(programs, new_page):
     app = programs.get()
     page = new_page()
-    assert page.goto(page_url(app) + "admin").status == 403
+    page.goto(page_url(app) + "admin")
+    expect(page.locator("main")).to_contain_text("There is no admin password yet")
+    expect(page.locator("form")).to_be_hidden()
     page.goto(f"http://127.0.0.1:{app.port}/admin")
+    expect(page.locator("main")).to_contain_text("by the link it has written into its window")
+    page.goto(app.owners_link("/admin"))
     expect(page.locator("#numbers .note")).to_contain_text("There is no admin password yet")
 
 
@@ -254,7 +258,7 @@ def test_a_quick_answer_counts_from_the_next_question_on(admin, office, visit):
 def test_a_saved_answer_is_shown_once_three_people_have_asked_for_it_and_can_be_corrected(programs, new_page, visit):
     app = programs.get(answer_cache_scope="first")
     page = new_page()
-    page.goto(f"http://127.0.0.1:{app.port}/admin")
+    page.goto(app.owners_link("/admin"))
     admin = Admin(page, app).ready().section("answers")
     question = "When does the canteen open?"
     for number in range(3):
@@ -340,7 +344,7 @@ def test_the_admin_gets_in_and_acts_while_every_place_is_taken(programs, new_pag
     busy.send("one too many")
     assert "every place is taken" in busy.refusal()
     page = new_page()
-    page.goto(f"http://127.0.0.1:{app.port}/admin")
+    page.goto(app.owners_link("/admin"))
     admin = Admin(page, app).ready()
     admin.section("settings")
     admin.set("notice", "Please be brief")
@@ -376,7 +380,7 @@ def test_a_restart_lets_the_page_come_back_with_the_new_setting(tmp_path, new_pa
     app = Program(tmp_path, backend="echo", allowed_hosts=HOST).wait_ready()
     try:
         page = new_page()
-        page.goto(f"http://127.0.0.1:{app.port}/admin")
+        page.goto(app.owners_link("/admin"))
         admin = Admin(page, app).ready().section("settings")
         admin.set("max_batch_size", "3")
         assert admin.save() == "Saved. It acts at the next start."
@@ -399,7 +403,7 @@ def test_a_passcode_is_asked_for_from_now_on(tmp_path, new_page):
     try:
         page, reader = new_page(), new_page()
         Chat(reader, page_url(app)).open()
-        page.goto(f"http://127.0.0.1:{app.port}/admin")
+        page.goto(app.owners_link("/admin"))
         admin = Admin(page, app).ready().section("access")
         admin.pick("access-mode", "Who knows the passcode")
         page.click("#passcode-save")

@@ -135,7 +135,7 @@ def test_on_the_admin_page_of_the_running_program(browser, tmp_path):
     context = browser.new_context(locale="en-US", viewport={"width": 1280, "height": 900})
     try:
         page = context.new_page()
-        page.goto(f"http://127.0.0.1:{program.port}/admin/en/#models")
+        page.goto(program.owners_link("/admin/en/#models"))
         models, news = page.locator("#models"), page.locator("#models_news")
         expect(models).to_contain_text("SmolLM2", timeout=20_000)
         page.locator("#models_path textarea, #models_path input").fill(str(write(tmp_path / "from-a-stick.gguf")))

@@ -20,7 +20,7 @@ OWNERS = {
     "llama_cpp": ("appliance/engine/llama_*.py", "bench/*"),
     "diskcache": ("appliance/answer_cache.py", "appliance/engine/parked_disk.py"),
     "argon2": ("appliance/passwords.py",),
-    "itsdangerous": ("appliance/person.py", "appliance/logins.py"),
+    "itsdangerous": ("appliance/person.py", "appliance/logins.py", "appliance/this_pc.py"),
     "limits": ("appliance/rate_limits.py",),
     "prometheus_client": ("appliance/metrics.py",),
     "huggingface_hub": ("appliance/hub.py",),

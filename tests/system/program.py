@@ -14,11 +14,15 @@ from pathlib import Path
 import httpx
 import psutil
 
+from appliance.this_pc import new_link
+
 ROOT = Path(__file__).resolve().parents[2]
 START_S = 60.0
 ENGINE_ALONE: dict[str, object] = {"answer_cache_scope": "off", "quick_answers": False}
 UNNAMED: dict[str, object] = {"lan_name": ""}
 """Many programs of the tests run at a time, and one network has one office-chat.local."""
+AT_EASE: dict[str, object] = {"keyless_here": True, "questions_per_minute": 0, "questions_per_minute_and_address": 0}
+"""All the tests' people and programs are one address."""
 
 
 def free_port() -> int:
@@ -62,7 +66,7 @@ class Program:
         self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.began = time.monotonic()
-        given = {} if reads_file else ENGINE_ALONE | UNNAMED | settings
+        given = {} if reads_file else ENGINE_ALONE | UNNAMED | AT_EASE | settings
         variables = {f"OFFICE_CHAT_{name.upper()}": str(value) for name, value in given.items()}
         where = [] if reads_file else ["--no-browser", "--port", str(self.port)]
         self.process = subprocess.Popen(
@@ -85,6 +89,10 @@ class Program:
                 return self
             time.sleep(0.05)
         raise AssertionError("not ready in time")
+
+    def owners_link(self, page: str = "/admin") -> str:
+        """What the program opens on its owner's screen."""
+        return self.url + new_link(self.data_dir / "links.json", page)
 
     def status(self, path: str, key: str = "") -> int | None:
         """The status of a GET; None while nobody listens."""

@@ -24,6 +24,7 @@ from appliance.network import Adapter
 from appliance.passwords import Passwords
 from appliance.person import Persons
 from appliance.self_test import SelfTest, SelfTestState, Verdict
+from appliance.this_pc import ThisPc
 from tests.unit.engine_double import INFO, ScriptedEngine, settle
 from tests.unit.test_model_library import Shelf
 from ui.first_run import PATH, STEPS, House, make_first_run_router
@@ -51,7 +52,8 @@ class Owner:
         self.passwords = Passwords(paths.passwords, quick)
         logins = Logins(SECRET, self.passwords, paths.ended_logins, {"person": 60, "admin": 60})
         keys, hosts = ApiKeys(paths.api_keys), KnownHosts(())
-        self.access = Access("open", Persons(SECRET), self.passwords, logins, keys, hosts)
+        this_pc = ThisPc(SECRET, paths.links)
+        self.access = Access("open", Persons(SECRET), self.passwords, logins, keys, hosts, this_pc)
         self.language = "auto"
         self.is_locked = self.is_finished = False
         self.self_test = SelfTest(Bench(self.shelf), paths)  # type: ignore[arg-type]

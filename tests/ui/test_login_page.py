@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from appliance.paths import Paths
 from appliance.person import Persons
 from appliance.rate_limits import RateLimits
 from appliance.settings import Settings
+from appliance.this_pc import COOKIE_NAME as THIS_PC
+from appliance.this_pc import LASTS_S, new_link
 from appliance.web import make_app
 from ui.login_page import make_login_router
 from ui.messages import in_both
@@ -181,13 +184,52 @@ async def test_the_admin_logs_in_apart(tmp_path: Path) -> None:
         assert (await browser.get("/")).json() == "the page"
 
 
-async def test_without_an_admin_password_only_this_pc_is_let_in(tmp_path: Path) -> None:
+async def test_a_link_lets_one_browser_on_this_pc_in_once(tmp_path: Path) -> None:
+    site = Site(tmp_path, "open")
+    link = new_link(site.access.this_pc.links, "/admin/status")
+    at_home = "http://127.0.0.1:7860"
+    async with (
+        site.browser() as elsewhere,
+        site.browser("127.0.0.1", base_url=at_home) as owner,
+        site.browser("127.0.0.1", base_url=at_home) as forwarded,
+    ):
+        assert (await elsewhere.get(link)).status_code == 403, "the link has to be followed on this PC"
+        assert "no admin password yet" in (await forwarded.get("/admin/status")).text
+        assert (await forwarded.get("/here?token=guess")).status_code == 403
+        assert (await owner.get(link)).json()["admin_password_set"] is False
+        assert (await owner.get("/admin/status")).status_code == 200, "a second visit needs no link"
+        refused = await forwarded.get(link)
+        assert refused.status_code == 403, "it works once"
+        assert "app.py admin-link" in refused.text
+        assert "Traceback" not in refused.text
+        cookie = owner.cookies[THIS_PC]
+        tampered = cookie[:-2] + ("aa" if cookie[-2:] != "aa" else "bb")
+        shown = await forwarded.get("/admin/status", headers={"cookie": f"{THIS_PC}={tampered}"})
+        assert "no admin password yet" in shown.text
+
+
+async def test_a_link_nobody_followed_for_a_day_is_too_old_and_leads_nowhere_else(tmp_path: Path) -> None:
+    site = Site(tmp_path, "open")
+    for page in ("//elsewhere.example", "https://elsewhere.example/"):
+        async with site.browser("127.0.0.1", base_url="http://127.0.0.1:7860") as owner:
+            answer = await owner.get(new_link(site.access.this_pc.links, page), follow_redirects=False)
+            assert answer.headers["location"] == "/"
+            assert "httponly" in answer.headers["set-cookie"].lower()
+    link = new_link(site.access.this_pc.links, "/")
+    site.access.this_pc._clock = lambda: time.time() + LASTS_S + 1
+    async with site.browser("127.0.0.1", base_url="http://127.0.0.1:7860") as late:
+        assert (await late.get(link)).status_code == 403
+
+
+async def test_without_an_admin_password_only_the_owners_browser_is_let_in(tmp_path: Path) -> None:
     site = Site(tmp_path, "open")
     async with site.browser() as elsewhere, site.browser("127.0.0.1", base_url="http://127.0.0.1:7860") as here:
         refused = await elsewhere.get("/admin/login")
         assert "no admin password yet" in refused.text
         assert "<form" not in refused.text.replace('<form method="post" action="/admin/login" hidden>', "")
-        assert (await elsewhere.get("/admin/status")).status_code == 403
+        assert "no admin password yet" in (await elsewhere.get("/admin/status")).text
         assert (await log_in(elsewhere, "", "/admin/login")).status_code == 200
-        assert (await elsewhere.get("/admin/status")).status_code == 403
+        assert "no admin password yet" in (await elsewhere.get("/admin/status")).text
+        assert "by the link" in (await here.get("/admin/login?next=/admin/status")).text
+        here.cookies.set(THIS_PC, site.access.this_pc.issue())
         assert (await here.get("/admin/login?next=/admin/status")).json()["admin_password_set"] is False

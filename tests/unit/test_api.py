@@ -50,7 +50,9 @@ class Site:
 
     def __init__(self, data_dir: Path) -> None:
         self.engine = ParrotEngine()
-        self.settings = Settings(max_batch_size=2, look_ahead=0, queue_size=0, answer_cache_scope="off")
+        self.settings = Settings(
+            max_batch_size=2, look_ahead=0, queue_size=0, answer_cache_scope="off", keyless_here=True
+        )
         self.chat = ChatService(self.engine, self.settings)
         self.persons = Persons(b"k" * 32)
         access = Access.of(self.settings, Paths(data_dir), self.persons, b"k" * 32)

@@ -19,6 +19,7 @@ from appliance.passwords import Passwords
 from appliance.paths import Paths
 from appliance.person import Persons
 from appliance.settings import Settings
+from appliance.this_pc import COOKIE_NAME as THIS_PC
 from appliance.web import make_app
 
 SECRET = b"k" * 32
@@ -87,15 +88,28 @@ PAGE = {"/", "/place", "/ready", "/config", "/gradio_api/queue/join", "/health"}
 LAN = {"peer": OTHER_PC, "host": "192.168.1.20:7860"}
 
 
-async def test_open_lets_everybody_chat_and_this_pc_do_all_until_there_is_an_admin_password(make):
+async def test_open_lets_everybody_chat_and_the_owners_browser_administer_until_there_is_an_admin_password(make):
     site = make()
-    assert await site.open_doors() == set(PATHS)
+    here = f"{THIS_PC}={site.access.this_pc.issue()}"
+    assert await site.open_doors() == PAGE, "a forwarder on this PC looks like this PC"
+    assert await site.open_doors(cookie=here) == PAGE | {"/admin/status"}
     assert await site.open_doors(**LAN) == PAGE
+    assert await site.open_doors(**LAN, cookie=here) == PAGE, "the cookie alone does not do"
     key = "Bearer " + site.access.keys.add("ann")
     assert await site.open_doors(**LAN, authorization=key) == PAGE | {"/v1/models", "/metrics"}
     site.access.passwords.set("admin", "long enough")
-    assert await site.open_doors() == set(PATHS) - {"/admin/status"}
+    assert await site.open_doors(cookie=here) == PAGE
     assert await site.open_doors(cookie=site.cookie("admin"), **LAN) == PAGE | {"/admin/status"}
+
+
+async def test_programs_on_this_pc_need_a_key_unless_the_owner_says_otherwise(make):
+    site = make()
+    assert (await site.ask("/v1/models")).status_code == 401
+    site.access.keyless_here = True
+    assert await site.open_doors() == PAGE | {"/v1/models", "/metrics"}
+    assert await site.open_doors(**LAN) == PAGE
+    site.access.mode = "passcode"
+    assert (await site.ask("/v1/models")).status_code == 401
 
 
 async def test_passcode_asks_everybody_this_pc_included(make):
@@ -103,7 +117,9 @@ async def test_passcode_asks_everybody_this_pc_included(make):
     assert await site.open_doors() == {"/health"}
     assert await site.open_doors(**LAN) == {"/health"}
     assert await site.open_doors(**LAN, cookie=site.cookie("person")) == PAGE
-    assert await site.open_doors(cookie=site.cookie("person")) == PAGE | {"/admin/status"}
+    assert await site.open_doors(cookie=site.cookie("person")) == PAGE
+    here = f"{site.cookie('person')}; {THIS_PC}={site.access.this_pc.issue()}"
+    assert await site.open_doors(cookie=here) == PAGE | {"/admin/status"}
     key = "Bearer " + site.access.keys.add("ann")
     assert await site.open_doors(**LAN, authorization=key) == {"/health", "/ready", "/v1/models", "/metrics"}
     site.access.passwords.set("admin", "long enough")
@@ -141,6 +157,8 @@ async def test_a_persons_login_is_no_key_and_no_admin(make):
 )
 async def test_what_is_passed_on_is_not_this_pc(make, headers):
     site = make()
+    site.access.keyless_here = True
+    headers |= {"cookie": f"{THIS_PC}={site.access.this_pc.issue()}"}
     assert (await site.ask("/v1/models", **headers)).status_code == 401
     assert (await site.ask("/admin/status", **headers)).status_code == 403
     assert (await site.ask("/", **headers)).status_code == 200
@@ -191,6 +209,7 @@ async def test_a_person_is_shown_the_login_and_a_program_a_sentence(make):
 
 async def test_a_program_is_named_by_its_key_or_its_address(make):
     site = make()
+    site.access.keyless_here = True
     key = site.access.keys.add("ann")
     assert (await site.ask("/v1/models")).json()["program"] == "program 127.0.0.1"
     assert (await site.ask("/v1/models", authorization=f"Bearer {key}")).json()["program"] == "key ann"

@@ -30,7 +30,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def caller(
     person: str | None = None, address: str = "192.168.1.7", key: str | None = None, here: bool = False
 ) -> Caller:
-    return Caller(address, is_this_pc=here, person=person, login=None, key_name=key, is_admin=False)
+    return Caller(address, is_loopback=here, is_this_pc=here, person=person, login=None, key_name=key, is_admin=False)
 
 
 def n_taken(limits: RateLimits, who: Caller, n_tries: int) -> int:
