@@ -5,7 +5,16 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StrictBool, ValidationError, model_validator
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    ValidationError,
+    model_validator,
+)
 
 from appliance import guard
 from appliance.engine.request import Message, SamplingParams
@@ -15,6 +24,8 @@ MAX_MESSAGES = 500
 MAX_CHARS = 100_000
 """Characters of all messages of one request together; far more than any context here holds."""
 MAX_STOPS = 4
+MAX_NAME_CHARS = 500
+"""Of a stop string, and of what names a model or a user."""
 
 
 _ASKS_FOR_NOTHING: dict[str, tuple[Any, ...]] = {
@@ -27,6 +38,19 @@ _ASKS_FOR_NOTHING: dict[str, tuple[Any, ...]] = {
     "store": (False,),
 }
 """Parameters that are not supported, with the values some clients send always and that change nothing."""
+
+
+def _a_number(value: Any) -> Any:
+    """JSON's `true` is no number, though Python's is; nor is a text that looks like one."""
+    if isinstance(value, bool | str):
+        raise ValueError("must be a number")
+    return value
+
+
+Integer = Annotated[int, BeforeValidator(_a_number)]
+Number = Annotated[float, BeforeValidator(_a_number), Field(allow_inf_nan=False)]
+Name = Annotated[str, Field(max_length=MAX_NAME_CHARS)]
+Stop = Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS)]
 
 
 class _Strict(BaseModel):
@@ -45,11 +69,18 @@ class ChatMessage(_Strict):
 
     role: Literal["system", "developer", "user", "assistant"]
     content: str | list[TextPart]
+    name: Name = ""
+    """Who of several speaks; no model here is told."""
+    annotations: list[Any] = Field(default=[], max_length=0)
 
     @model_validator(mode="before")
     @classmethod
     def _without_nulls(cls, data: Any) -> Any:
-        return {name: value for name, value in data.items() if value is not None} if isinstance(data, dict) else data
+        if not isinstance(data, dict):
+            return data
+        given = {name: value for name, value in data.items() if value is not None}
+        # An answer of nothing but null is one that says nothing.
+        return {"content": "", **given} if given.get("role") == "assistant" else given
 
 
 class StreamOptions(_Strict):
@@ -62,18 +93,18 @@ class ChatRequest(_Strict):
     """What is supported of a chat completion request; anything else is refused by its name."""
 
     messages: list[ChatMessage] = Field(min_length=1)
-    model: str = ""
+    model: Name = ""
     stream: StrictBool = False
     stream_options: StreamOptions | None = None
-    temperature: float | None = Field(default=None, ge=0, le=2)
-    top_p: float | None = Field(default=None, gt=0, le=1)
-    top_k: int | None = Field(default=None, ge=0)
-    max_tokens: int | None = Field(
+    temperature: Number | None = Field(default=None, ge=0, le=2)
+    top_p: Number | None = Field(default=None, gt=0, le=1)
+    top_k: Integer | None = Field(default=None, ge=0, lt=2**31)
+    max_tokens: Integer | None = Field(
         default=None, ge=1, validation_alias=AliasChoices("max_tokens", "max_completion_tokens")
     )
-    seed: int | None = Field(default=None, ge=-(2**63), lt=2**63)
-    stop: Annotated[str, Field(min_length=1)] | list[Annotated[str, Field(min_length=1)]] | None = None
-    user: str | None = None
+    seed: Integer | None = Field(default=None, ge=-(2**63), lt=2**63)
+    stop: Stop | list[Stop] | None = None
+    user: Name | None = None
     """For whom the program asks: each has a share and conversations of its own."""
 
     @property
@@ -100,7 +131,7 @@ class ApiError(ApplianceError):
 def parse(body: bytes) -> ChatRequest:
     """The request, or ApiError with the parameter that is wrong."""
     try:
-        data: Any = json.loads(body)
+        data: Any = json.loads(body, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         raise ApiError("The body is not valid JSON.", param=None, status=400, code="invalid_json") from None
     if not isinstance(data, dict):
@@ -124,6 +155,11 @@ def parse(body: bytes) -> ChatRequest:
     return wanted
 
 
+def _refuse_constant(name: str) -> None:
+    """NaN and Infinity are Python's, not JSON's."""
+    raise ValueError(name)
+
+
 def _is_nothing(name: str, value: Any) -> bool:
     """Whether leaving this parameter out asks for the same. `1 == True`, which JSON keeps apart."""
     same = (known for known in _ASKS_FOR_NOTHING.get(name, ()) if type(known) is type(value))
@@ -133,13 +169,15 @@ def _is_nothing(name: str, value: Any) -> bool:
 def conversation(messages: list[ChatMessage], max_input_chars: int) -> list[Message]:
     """The messages as the engine wants them: one system message at most, then user and assistant in turn.
 
-    Neighbours of one role become one message. The length limit holds for every user message.
+    Neighbours of one role become one message. A system message after the first others is told where it stands, as part
+    of the user's side; before an answer that comes first (a greeting) stands a question without words. The length limit
+    holds for what users say.
     """
     if len(messages) > MAX_MESSAGES:
         raise ApiError(f"messages: at most {MAX_MESSAGES} are taken.", param="messages", status=413, code="too_long")
     merged: list[Message] = []
-    n_chars = 0
-    for index, message in enumerate(messages):
+    n_chars = n_user_chars = 0
+    for message in messages:
         raw = message.content if isinstance(message.content, str) else "".join(part.text for part in message.content)
         n_chars += len(raw)
         if n_chars > MAX_CHARS:
@@ -147,26 +185,25 @@ def conversation(messages: list[ChatMessage], max_input_chars: int) -> list[Mess
             raise ApiError(text, param="messages", status=413, code="too_long")
         role: Literal["system", "user", "assistant"] = "system" if message.role == "developer" else message.role
         if role == "system" and any(earlier.role != "system" for earlier in merged):
-            raise ApiError("A system message may only come first.", param=f"messages.{index}.role")
+            role = "user"
         text = guard.clean(raw)
-        if merged and merged[-1].role == role:
-            text = f"{merged.pop().text}\n\n{text}"
+        if role == "assistant" and (not merged or merged[-1].role == "system"):
+            merged.append(Message("user", ""))
+        goes_on = bool(merged) and merged[-1].role == role
+        if message.role == "user":
+            n_user_chars = (n_user_chars if goes_on else 0) + len(text)
+            _check_length(n_user_chars, max_input_chars)
+        if goes_on:
+            text = "\n\n".join(filter(None, (merged.pop().text, text)))
         merged.append(Message(role, text))
-        if role == "user":
-            _check_length(text, max_input_chars)
-    turns = [message for message in merged if message.role != "system"]
-    if not turns or turns[0].role != "user":
-        raise ApiError("The first message after the system message must be the user's.", param="messages")
-    if turns[-1].role != "user":
-        raise ApiError("The last message must be the user's.", param="messages")
-    if not turns[-1].text:
+    if merged[-1].role != "user":
+        raise ApiError("The last message must be the user's: this server starts no second answer.", param="messages")
+    if not merged[-1].text:
         raise EmptyInput("the last message is empty")
     return merged
 
 
-def _check_length(text: str, max_chars: int) -> None:
-    try:
-        guard.refuse_long(text, max_chars)
-    except InputTooLong:
-        message = f"A message has {len(text)} characters; at most {max_chars} are taken."
-        raise ApiError(message, param="messages", status=413, code=InputTooLong.code) from None
+def _check_length(n_chars: int, max_chars: int) -> None:
+    if n_chars > max_chars:
+        message = f"A message has {n_chars} characters; at most {max_chars} are taken."
+        raise ApiError(message, param="messages", status=413, code=InputTooLong.code)

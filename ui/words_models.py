@@ -75,6 +75,7 @@ MODELS: Final = {
         "model_copy": "{file} could not be copied. Please check the disk.",
         "model_memory": "{file} needs {need_mb} MB of memory, and {free_mb} MB are free. "
         "Please choose a smaller model, or lower max_batch_size or max_context_tokens.",
+        "model_template": "The chat template in {file} cannot be used; the log says why. Please choose another model.",
         "model_kills": "llama.cpp dies on {file}, whatever instructions it uses. Please choose another model.",
         "model_unusable": "{file} cannot be loaded; the log says why. Please choose another model.",
         "download_asking": "Asking the model site about {file}…",
@@ -162,6 +163,7 @@ MODELS: Final = {
         "model_copy": "无法复制 {file}，请检查磁盘。",
         "model_memory": "{file} 需要 {need_mb} MB 内存，可用 {free_mb} MB。请选择更小的模型，"
         "或调低 max_batch_size 或 max_context_tokens。",
+        "model_template": "{file} 里的聊天模板无法使用，原因见日志。请选择另一个模型。",
         "model_kills": "llama.cpp 无论使用哪种指令，加载 {file} 都会崩溃。请选择另一个模型。",
         "model_unusable": "无法加载 {file}，原因见日志，请选择其他模型。",
         "download_asking": "正在查询 {file}……",

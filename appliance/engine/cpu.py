@@ -63,6 +63,11 @@ def available_ram_bytes() -> int:
     return int(psutil.virtual_memory().available)
 
 
+def address_space_bytes() -> int:
+    """What this process has mapped so far, used or not."""
+    return int(psutil.Process().memory_info().vms)
+
+
 def process_began_at(pid: int) -> float | None:
     """Unix time at which the process of this number began; None when there is none."""
     try:

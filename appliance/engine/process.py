@@ -14,13 +14,13 @@ from types import FrameType
 
 from appliance.engine.backend import Backend, Rows
 from appliance.engine.batch_shape import slow_remainders
+from appliance.engine.chat_template import TemplateUnusable
 from appliance.engine.config import EngineConfig
 from appliance.engine.core import CrossedSequence, Engine, Updates
 from appliance.engine.cpu import Courtesy, take_place
 from appliance.engine.kernels import label_of
 from appliance.engine.parked_disk import DiskShelf
 from appliance.engine.prefix_cache import PrefixCache
-from appliance.engine.prompt import TemplateUnusable
 from appliance.engine.request import EngineInfo
 from appliance.engine.wire import Abort, Close, Forget, Kernels, LoadFailed, Ready, Report, Submit, ToEngine
 from appliance.errors import ModelFileError, NoKernels, WrongNumbers
@@ -44,8 +44,13 @@ def main(connection: Connection, config: EngineConfig) -> None:
         backend = _load(config, connection.send)
         padded = _warm_up(backend, config)
         engine = Engine(backend, config, time.monotonic, _cache(config, backend), padded)
-    except (ModelFileError, TemplateUnusable, WrongNumbers, NoKernels) as error:
+    except (ModelFileError, WrongNumbers, NoKernels) as error:
         connection.send(LoadFailed(error))
+        return
+    except TemplateUnusable as error:
+        assert config.model_path is not None  # the echo backend's own template can be used
+        problem, remedy = f"its chat template cannot be used ({error})", "Choose another model for chat."
+        connection.send(LoadFailed(ModelFileError(config.model_path, problem, remedy, "template")))
         return
     info = EngineInfo(
         model_name=backend.model_name,

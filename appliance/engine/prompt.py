@@ -13,23 +13,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, NoReturn
-
-from jinja2 import TemplateError
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from typing import Any, NamedTuple
 
 from appliance.engine.backend import Vocabulary
+from appliance.engine.chat_template import ChatTemplate, TemplateRefuses
 from appliance.engine.request import Message
 from appliance.errors import ApplianceError, InputTooLong
 
 _PLACEHOLDER = re.compile("\ue000([0-9]+)\ue001")
 _MIN_INPUT_TOKENS = 32
-_RENDER_ERRORS = (TemplateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-"""What a template's own expressions can raise: `1 // 0`, or text plus a number."""
-
-
-class TemplateUnusable(ApplianceError):
-    """The chat template cannot render a plain conversation."""
+_BETWEEN = "\n\n"
+"""Between the owner's words and the first question, where the template takes no system message."""
 
 
 class BadConversation(ApplianceError):
@@ -81,22 +75,14 @@ class PromptBuilder:
         max_answer_tokens: int,
         max_input_tokens: int,
     ) -> None:
-        environment = ImmutableSandboxedEnvironment(
-            trim_blocks=True,
-            lstrip_blocks=True,
-            extensions=["jinja2.ext.loopcontrols"],  # published templates use break and continue
-        )
-        environment.globals |= {**template_globals, "raise_exception": _refuse}
+        """Raises TemplateUnusable."""
         self._vocabulary = vocabulary
         self._n_prompt_max = n_ctx_seq - max_answer_tokens
         self._n_ctx_seq = n_ctx_seq
         self._max_input_tokens = max_input_tokens
         self._literals: dict[tuple[tuple[str, ...], bool], list[list[int] | int]] = {}
-        try:
-            self._template = environment.from_string(template)
-            self._skeleton(("system", "user", "assistant", "user"), open_answer=False)
-        except (TemplateError, BadConversation) as error:
-            raise TemplateUnusable(str(error)) from error
+        self._template = ChatTemplate(template, template_globals)
+        self._between = vocabulary.tokenize(_BETWEEN, markers=False)
 
     def build(
         self, messages: Sequence[Message], *, refuse_long_input: bool = False, short_history: bool = False
@@ -111,7 +97,7 @@ class PromptBuilder:
         continued = turns[-1].role == "assistant"
         at = len(turns) - (2 if continued else 1)
         n_asked = len(turns[at].token_ids)
-        limit = min(self._max_input_tokens, self._n_prompt_max - self._n_tokens([*system, _Part("user", [])]))
+        limit = min(self._max_input_tokens, self._n_prompt_max - self._n_tokens(system, [_Part("user", [])]))
         if limit < min(_MIN_INPUT_TOKENS, n_asked):
             raise SystemPromptTooLong("the system prompt leaves no room for a question")
         if n_asked > limit and refuse_long_input:
@@ -119,7 +105,7 @@ class PromptBuilder:
         # Earlier questions too: one that was cut when it was asked is the same in every later prompt.
         turns = [_cut(turn, limit) for turn in turns]
         if continued:  # the answer may use the room that is kept for answers
-            n_fixed = self._n_tokens([*system, *turns[at:]]) - len(turns[at].token_ids)
+            n_fixed = self._n_tokens(system, turns[at:]) - len(turns[at].token_ids)
             limit = min(limit, self._n_ctx_seq - 1 - n_fixed)
             if limit < min(_MIN_INPUT_TOKENS, n_asked):
                 raise ContextFull("the answer fills the whole context")
@@ -128,21 +114,25 @@ class PromptBuilder:
         if short_history:
             quarter = self._n_prompt_max // 4
             starts = (i for i in range(first, at + 1) if turns[i].role == "user")
-            first = next((s for s in starts if self._n_tokens([*system, *turns[s:]]) <= quarter), at)
-        n_shared = self._n_before(len(system), [*system, *turns[first:]])
-        return Prompt(self._tokens([*system, *turns[first:]]), n_shared, first, n_asked > limit)
+            first = next((s for s in starts if self._n_tokens(system, turns[s:]) <= quarter), at)
+        parts, n_folded = self._joined(system, turns[first:])
+        index = 0 if n_folded else len(system)
+        n_shared = self._n_before(index, parts) + n_folded
+        return Prompt(self._tokens(parts), n_shared, first, n_asked > limit)
 
     def _first_kept(self, system: list[_Part], turns: list[_Part], question: int) -> int:
         """Index of the oldest turn that stays, replayed turn by turn so that it moves rarely and the same way."""
         starts = [i for i in range(question + 1) if turns[i].role == "user"]
+        if not self._template.takes_history:
+            return starts[-1]
         first = 0
         for start in starts:
             end = start + 1 if start < question else len(turns)
-            if self._n_tokens([*system, *turns[first:end]]) <= self._n_prompt_max:
+            if self._n_tokens(system, turns[first:end]) <= self._n_prompt_max:
                 continue
             half = self._n_prompt_max // 2
             later = (s for s in starts if first < s <= start)
-            first = next((s for s in later if self._n_tokens([*system, *turns[s:end]]) <= half), start)
+            first = next((s for s in later if self._n_tokens(system, turns[s:end]) <= half), start)
         return first
 
     def _content(self, message: Message) -> list[int]:
@@ -150,7 +140,19 @@ class PromptBuilder:
             return list(message.token_ids)
         return self._vocabulary.tokenize(message.text, markers=False)
 
-    def _n_tokens(self, parts: Sequence[_Part]) -> int:
+    def _joined(self, system: list[_Part], turns: Sequence[_Part]) -> tuple[list[_Part], int]:
+        """The messages as the template takes them, and how many tokens of the owner's stand before the first question.
+
+        The owner's words are cut from nothing: they come in after the question was cut to its limit.
+        """
+        if self._template.takes_system:
+            return [*system, *turns], 0
+        folded = [token_id for part in system if part.token_ids for token_id in (*part.token_ids, *self._between)]
+        first, *rest = turns
+        return [_Part(first.role, [*folded, *first.token_ids]), *rest], len(folded)
+
+    def _n_tokens(self, system: list[_Part], turns: Sequence[_Part]) -> int:
+        parts, _ = self._joined(system, turns)
         skeleton = self._skeleton(tuple(p.role for p in parts), open_answer=parts[-1].role == "assistant")
         return sum(len(p.token_ids) for p in parts) + sum(len(p) for p in skeleton if not isinstance(p, int))
 
@@ -180,12 +182,9 @@ class PromptBuilder:
                 self._literals.clear()
             shown = roles[:-1] if open_answer else roles
             try:
-                text = self._template.render(
-                    messages=[{"role": role, "content": f"\ue000{i}\ue001"} for i, role in enumerate(shown)],
-                    add_generation_prompt=True,
-                )
-            except _RENDER_ERRORS as error:
-                raise BadConversation(f"the chat template refuses it: {error}") from error
+                text = self._template.render(shown)
+            except TemplateRefuses as error:
+                raise BadConversation(str(error)) from error
             parts: list[list[int] | int] = []
             at = 0
             for match in _PLACEHOLDER.finditer(text):
@@ -219,7 +218,3 @@ def _split(parts: Sequence[_Part]) -> tuple[list[_Part], list[_Part]]:
     if turns[-1].role == "system":
         raise BadConversation("a conversation ends with the user's message or an answer to be continued")
     return list(parts[:n_system]), turns
-
-
-def _refuse(message: str) -> NoReturn:
-    raise TemplateError(message)

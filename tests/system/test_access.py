@@ -69,6 +69,7 @@ def test_on_the_lan_a_program_needs_a_key_and_nobody_is_the_admin(start, lan):
         with pytest.raises(openai.AuthenticationError):
             ask_as_openai(program, lan, key)
     with browser(program) as here:
+        here.get(program.owners_link("/"))
         assert here.post("/v1/chat/completions", json=ASK).status_code == 200
         assert here.get("/admin/status").json()["access"] == "open"
         assert here.get("/admin/status", headers={"X-Forwarded-For": "127.0.0.1"}).status_code == 403

@@ -65,7 +65,7 @@ def test_without_any_kernels_the_program_goes_on_and_says_what_is_wrong(start, t
     text = text_of(program)
     assert f"{label_of(names[-1])}: wrong numbers" in text
     assert "delete the folder wheels" in text
-    assert f"{program.url}/admin" in text
+    assert f"{program.url}/here?token=" in text
 
 
 def test_a_model_that_kills_the_engine_is_named_and_the_last_good_one_returns(start, tmp_path):

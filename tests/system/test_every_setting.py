@@ -38,6 +38,8 @@ BEGINNING = {
     "max_answers_per_person": 1,
     "disconnect_grace_s": 1,
     "disconnect_grace_busy_s": 1,
+    "questions_per_minute": 0,
+    "questions_per_minute_and_address": 0,
 }
 RULE = '[[rule]]\nquestions = ["where am I"]\nanswer = "In {office_name}."\n'
 HOUR_AGO_S = 3600.0
@@ -105,9 +107,9 @@ class Office:
         with self.opened(headers) as http:
             return http.get(path).status_code
 
-    def from_elsewhere(self) -> int:
-        """The status of the second of two questions that count, as those from this PC do not."""
-        return [self.asked("hello", **{"X-Forwarded-For": "10.0.0.9"}).status_code for _ in range(2)][-1]
+    def second_question(self) -> int:
+        """The status of the second of two questions."""
+        return [self.asked("hello").status_code for _ in range(2)][-1]
 
     def with_old_login(self, role: str) -> int:
         """The status of an admin's route with a login of an hour ago."""
@@ -164,8 +166,9 @@ SEEN: dict[str, tuple[str, Look, Any, Any]] = {
     "allowed_hosts": ("chat.example", lambda o: o.status("/health", Host="chat.example"), 421, 200),
     "login_days": ("0.02", lambda o: o.with_old_login("person"), 403, 401),
     "admin_login_hours": ("0.5", lambda o: o.with_old_login("admin"), 200, 401),
-    "questions_per_minute": ("1", Office.from_elsewhere, 200, 429),
-    "questions_per_minute_and_address": ("1", Office.from_elsewhere, 200, 429),
+    "questions_per_minute": ("1", Office.second_question, 200, 429),
+    "questions_per_minute_and_address": ("1", Office.second_question, 200, 429),
+    "keyless_here": ("true", lambda o: o.status("/v1/models"), 401, 200),
     "language": ("zh", lambda o: "办公室" in o.header(), False, True),
     "notice": ("Lunch at 12", lambda o: "Lunch at 12" in o.header(), False, True),
     "starter_questions": ("Where is the printer?", lambda o: "Where is the printer?" in o.welcome(), False, True),

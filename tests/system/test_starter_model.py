@@ -28,6 +28,7 @@ def body(text: str, **more: object) -> dict[str, object]:
 async def http(model):
     limits = httpx.Limits(max_connections=None)
     async with httpx.AsyncClient(base_url=model.url, timeout=300, trust_env=False, limits=limits) as client:
+        await client.get(model.owners_link("/"))
         yield client
 
 

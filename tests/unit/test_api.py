@@ -173,7 +173,7 @@ async def test_the_numbers_one_and_true_are_not_the_same(site):
         ("stop", ["a"] * 5),
         ("messages", []),
         ("messages", [{"role": "assistant", "content": "x"}]),
-        ("messages", [{"role": "user", "content": "x"}, {"role": "system", "content": "late"}]),
+        ("messages", [{"role": "user"}]),
         ("messages", [{"role": "robot", "content": "x"}]),
         ("messages", [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]),
         ("messages", [{"role": "user", "content": " "}]),
@@ -203,6 +203,69 @@ async def test_neighbours_of_one_role_become_one_message():
     body = json.dumps({"messages": [{"role": role, "content": role} for role in ("developer", "user", "user")]})
     merged = conversation(parse(body.encode()).messages, 512)
     assert merged == [Message("system", "developer"), Message("user", "user\n\nuser")]
+
+
+@pytest.mark.parametrize(
+    ("roles", "told"),
+    [
+        ("au", [("user", ""), ("assistant", "0"), ("user", "1")]),
+        ("sau", [("system", "0"), ("user", ""), ("assistant", "1"), ("user", "2")]),
+        ("usu", [("user", "0\n\n1\n\n2")]),
+        ("uasu", [("user", "0"), ("assistant", "1"), ("user", "2\n\n3")]),
+        ("us", [("user", "0\n\n1")]),
+        ("uas", [("user", "0"), ("assistant", "1"), ("user", "2")]),
+        ("ssu", [("system", "0\n\n1"), ("user", "2")]),
+        ("uaau", [("user", "0"), ("assistant", "1\n\n2"), ("user", "3")]),
+    ],
+)
+def test_messages_in_any_order_become_a_conversation(roles, told):
+    names = {"u": "user", "a": "assistant", "s": "system"}
+    body = {"messages": [{"role": names[role], "content": str(n)} for n, role in enumerate(roles)]}
+    assert conversation(parse(json.dumps(body).encode()).messages, 512) == [Message(*each) for each in told]
+
+
+def test_what_a_client_keeps_of_messages_is_taken():
+    answer = {"role": "assistant", "content": None, "name": "bot", "annotations": [], "refusal": None, "audio": None}
+    body = {"messages": [{"role": "user", "content": "a", "name": "Ann"}, answer, {"role": "user", "content": "b"}]}
+    told = conversation(parse(json.dumps(body).encode()).messages, 512)
+    assert [message.text for message in told] == ["a", "", "b"]
+
+
+def test_a_later_system_message_may_be_long_and_a_question_in_pieces_may_not():
+    long = {"role": "system", "content": "s" * 600}
+    question = {"role": "user", "content": "q" * 300}
+    conversation(parse(json.dumps({"messages": [question, long]}).encode()).messages, 512)
+    with pytest.raises(ApiError) as caught:
+        conversation(parse(json.dumps({"messages": [question, question]}).encode()).messages, 512)
+    assert caught.value.status == 413
+
+
+@pytest.mark.parametrize("message", [{"role": "tool", "content": "x"}, {"role": "assistant", "tool_calls": [{}]}])
+def test_tools_are_refused(message):
+    with pytest.raises(ApiError):
+        parse(json.dumps({"messages": [{"role": "user", "content": "x"}, message]}).encode())
+
+
+@pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens", "temperature", "top_p", "top_k", "seed"])
+@pytest.mark.parametrize("value", ["true", "false", '"1"', "[1]", "1e400", "-1e400"])
+def test_what_is_no_number_is_refused_where_one_belongs(name, value):
+    body = f'{{"messages": [{{"role": "user", "content": "x"}}], "{name}": {value}}}'
+    with pytest.raises(ApiError) as caught:
+        parse(body.encode())
+    assert (caught.value.status, caught.value.param) == (422, name)
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity"])
+def test_pythons_own_numbers_are_no_json(value):
+    with pytest.raises(ApiError) as caught:
+        parse(f'{{"messages": [], "temperature": {value}}}'.encode())
+    assert caught.value.status == 400
+
+
+@pytest.mark.parametrize("field", [{"stop": "x" * 501}, {"user": "x" * 501}, {"model": "x" * 501}])
+def test_names_and_stops_are_short(field):
+    with pytest.raises(ApiError):
+        parse(json.dumps({"messages": [{"role": "user", "content": "x"}], **field}).encode())
 
 
 @pytest.mark.parametrize("n_chars", [513, 1_000_000])

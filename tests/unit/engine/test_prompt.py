@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appliance.engine.backend import Vocabulary
+from appliance.engine.chat_template import TemplateUnusable
 from appliance.engine.echo_backend import ByteVocabulary, EchoBackend
 from appliance.engine.prompt import (
     BadConversation,
@@ -16,7 +17,6 @@ from appliance.engine.prompt import (
     Prompt,
     PromptBuilder,
     SystemPromptTooLong,
-    TemplateUnusable,
 )
 from appliance.engine.request import Message
 from appliance.errors import InputTooLong
