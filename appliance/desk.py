@@ -29,7 +29,7 @@ from appliance.metrics import Snapshot
 from appliance.models import find_model
 from appliance.passwords import PasswordError, Role
 from appliance.paths import Paths
-from appliance.private_file import write_private
+from appliance.private_file import damaged_files, write_private
 from appliance.rate_limits import RateLimits
 from appliance.rule_edits import RuleFiles
 from appliance.server import bind
@@ -86,6 +86,8 @@ class Desk:
         known = chat.known
         files = {"quick_answers": known.quick_answers, "block_list": known.block_list}
         self.rules = RuleFiles({name: rules.file for name, rules in files.items() if rules is not None})
+        self.damaged = damaged_files(paths.data_dir)
+        """Files that could not be read at the start, by name."""
         self._limits = limits
         self.data_dir = paths.data_dir
         self._paths = paths

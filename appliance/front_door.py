@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from appliance.errors import StartFailed
 from appliance.firewall import FirewallRule, firewall_rule
 from appliance.network import Adapter, office_adapters
-from appliance.private_file import write_private
+from appliance.private_file import json_object, read_sound, write_sound
 from appliance.server import bind
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class FrontDoor:
         if note == self._known:
             return
         try:
-            write_private(self._note, json.dumps(note).encode())
+            write_sound(self._note, json.dumps(note).encode())
         except OSError as error:
             _log.warning("the port cannot be remembered (%s): %s", error.strerror, self._note)
 
@@ -198,9 +198,7 @@ def qr_console(url: str) -> str:
 def _read(note: Path) -> dict[str, object]:
     """What was remembered; {} at the first start, and where the note cannot be read."""
     try:
-        known = json.loads(note.read_bytes())
-        if isinstance(known, dict):
-            return known
+        return read_sound(note, json_object)
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:

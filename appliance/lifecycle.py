@@ -206,7 +206,7 @@ def _known(settings: Settings, paths: Paths) -> Known:
         limit_bytes = settings.answer_cache_mb * 2**20
         saved = AnswerCache(paths.answers, limit_bytes=limit_bytes, ttl_s=settings.answer_cache_ttl_s)
     block_list = BlockList(paths.block_list)
-    if block_list.file.problem:
+    if block_list.file.problem and not block_list.file.is_last_good:
         raise StartFailed(f"{block_list.file.problem}. Nothing would be blocked: mend the file, or move it away.")
     return Known(block_list, quick, saved)
 

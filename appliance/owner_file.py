@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from appliance.private_file import write_private
+from appliance.private_file import good_copy, is_cut_off, write_private, write_sound
 
 _log = logging.getLogger(__name__)
 
@@ -74,7 +74,31 @@ class OwnerFile(Generic[Rules]):
         """Why the file as it is now is not in use."""
         self._parse = parse
         self._seen: tuple[int, ...] | None = ()
+        self.is_last_good = False
+        """Whether the rules are those that could last be read before this start: the file was damaged since."""
+        if _state(path) is not None:
+            self._read_at_start()
         self.refresh()
+
+    def _read_at_start(self) -> None:
+        """What could last be read of the file is in force where it cannot be, or is cut off, until it is mended."""
+        copy = good_copy(self.path)
+        try:
+            content = self.path.read_bytes()
+            self._parse(_read(self.path))
+            is_damaged = is_cut_off(content, self.path)
+        except (BadRules, OSError):
+            is_damaged = True
+        try:
+            if is_damaged:
+                self.rules, self.is_last_good = self._parse(_read(copy)), True
+                if is_cut_off(content := self.path.read_bytes(), self.path):
+                    self.error = BadRules("it is cut off", "cut_off")
+                    self._seen = _state(self.path)
+            elif not copy.exists() or copy.read_bytes() != content:
+                write_private(copy, content)
+        except (BadRules, OSError) as error:
+            _log.warning("%s: nothing is kept to fall back on (%s)", self.path.name, type(error).__name__)
 
     def refresh(self) -> None:
         """Read the file if it has changed. A bad one is named in the log, once."""
@@ -84,7 +108,7 @@ class OwnerFile(Generic[Rules]):
         self._seen = seen
         try:
             self.rules = self._parse("" if seen is None else _read(self.path))
-            self.error = None
+            self.error, self.is_last_good = None, False
         except BadRules as error:
             self.error = error
             _log.error("%s; the rules read before stay in use", self.problem)
@@ -105,7 +129,7 @@ class OwnerFile(Generic[Rules]):
     def write(self, text: str) -> None:
         """Replace the file, all or nothing, and use it. Raises BadRules or OSError, and then nothing has changed."""
         self._parse(text)
-        write_private(self.path, text.encode())
+        write_sound(self.path, text.encode())
         self.refresh()
 
 

@@ -5,6 +5,7 @@ Knows nothing of logins (access.py does), and Gradio's session hash proves nothi
 
 from __future__ import annotations
 
+import contextlib
 import re
 import secrets
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from appliance.errors import StartFailed
-from appliance.private_file import write_private
+from appliance.private_file import read_sound, write_sound
 
 COOKIE_NAME = "office_chat_person"
 TAB_HEADER = "x-tab"
@@ -38,15 +39,17 @@ def load_secret(path: Path) -> bytes:
 
 
 def _read_or_make(path: Path) -> bytes:
-    try:
-        secret = path.read_bytes()
-    except FileNotFoundError:
-        secret = b""
-    if len(secret) >= _SECRET_BYTES:
-        return secret
+    with contextlib.suppress(FileNotFoundError, ValueError):
+        return read_sound(path, _whole_secret)
     fresh = secrets.token_bytes(_SECRET_BYTES)
-    write_private(path, fresh)
+    write_sound(path, fresh)
     return fresh
+
+
+def _whole_secret(content: bytes) -> bytes:
+    if len(content) < _SECRET_BYTES:
+        raise ValueError("too short")
+    return content
 
 
 class Persons:

@@ -1,16 +1,27 @@
 """Small files that only this account may read: written whole or not at all, and read again when somebody changed them.
 
+A power cut can spoil a file all the same. Beside each lies a copy of what could last be read (`.good`); where the file
+cannot be read any more it is put aside (`.damaged`), and the copy takes its place.
+
 On Windows the mode means nothing; there the data folder's own rights decide, and the default one is the account's.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, TypeVar
 
 from appliance.errors import StartFailed
+
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+_GOOD: Final = ".good"
+_DAMAGED: Final = ".damaged"
 
 
 def write_private(path: Path, content: bytes) -> None:
@@ -22,6 +33,71 @@ def write_private(path: Path, content: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     draft.replace(path)
+    if os.name == "posix":  # the new name is on the disk only when its folder is
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def good_copy(path: Path) -> Path:
+    """Where what could last be read of a file is kept."""
+    return path.with_name(path.name + _GOOD)
+
+
+def write_sound(path: Path, content: bytes) -> None:
+    """As `write_private`, for `read_sound`: with its good copy. Raises OSError."""
+    write_private(path, content)
+    write_private(good_copy(path), content)
+
+
+def damaged_files(folder: Path) -> list[str]:
+    """Files there that were put aside because they could not be read; their owner deletes them."""
+    return sorted(path.name.removesuffix(_DAMAGED) for path in folder.glob(f"*{_DAMAGED}"))
+
+
+def read_sound(path: Path, parse: Callable[[bytes], _T]) -> _T:
+    """What `parse` makes of the file, or of the last good copy where it raises ValueError.
+
+    Raises OSError, FileNotFoundError among it, and ValueError where there is no good copy either.
+    """
+    content = path.read_bytes()
+    copy = good_copy(path)
+    try:
+        value = parse(content)
+    except ValueError as error:
+        try:
+            good = copy.read_bytes()
+            value = parse(good)
+        except (OSError, ValueError):
+            raise error from None
+        _log.error("%s was damaged (%s): what could last be read of it is in force", path.name, type(error).__name__)
+        with contextlib.suppress(OSError):  # a folder that cannot be written: the copy holds all the same
+            write_private(path.with_name(path.name + _DAMAGED), content)
+            write_private(path, good)
+        return value
+    with contextlib.suppress(OSError):  # without a copy the file itself still holds
+        if not copy.exists() or copy.read_bytes() != content:
+            write_private(copy, content)
+    return value
+
+
+def is_cut_off(content: bytes, path: Path) -> bool:
+    """Whether it is only the beginning of what could last be read: for formats in which that can be read too."""
+    try:
+        good = good_copy(path).read_bytes()
+    except OSError:
+        return False
+    return len(content) < len(good) and good.startswith(content)
+
+
+def json_object(content: bytes) -> dict[str, Any]:
+    """For `read_sound`. Raises ValueError."""
+    value = json.loads(content)
+    if not isinstance(value, dict):
+        raise ValueError("no object")
+    return value
 
 
 class PrivateRecord:
@@ -42,10 +118,7 @@ class PrivateRecord:
             stat = self._path.stat()
             seen = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
             if seen != self._seen:
-                value = json.loads(self._path.read_bytes())
-                if not isinstance(value, dict):
-                    raise ValueError("no object")
-                self._value, self._seen = value, seen
+                self._value, self._seen = read_sound(self._path, json_object), seen
         except FileNotFoundError:
             self._value, self._seen = {}, None
         except (OSError, ValueError) as error:
@@ -55,7 +128,8 @@ class PrivateRecord:
 
     def write(self, value: dict[str, Any]) -> None:
         """Replace it; raises StartFailed."""
+        content = json.dumps(value, ensure_ascii=False, indent=1).encode()
         try:
-            write_private(self._path, json.dumps(value, ensure_ascii=False, indent=1).encode())
+            write_sound(self._path, content)
         except OSError as error:
             raise StartFailed(f"{self._path}: cannot be written ({error.strerror or type(error).__name__}).") from error

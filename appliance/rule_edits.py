@@ -40,6 +40,10 @@ class RuleFiles:
         self._files = files
         self._one_at_a_time = asyncio.Lock()
 
+    def on_last_good(self) -> list[str]:
+        """Files that were damaged before this start, so that the rules read before are in force."""
+        return [file.path.name for file in self._files.values() if file.is_last_good]
+
     async def read(self, name: str) -> RuleText:
         """The file as it is now; an empty text where there is none. Raises BadRules where it cannot be read."""
         text = await asyncio.to_thread(self._files[name].text)

@@ -19,6 +19,7 @@ from appliance.hosts import is_label, parse_host_list
 from appliance.owner_file import line_in
 from appliance.paths import CONFIG_NAME, default_data_dir
 from appliance.presets import PRESETS, parse_presets
+from appliance.private_file import is_cut_off, read_sound
 from appliance.settings import Settings, expected, parse_cores
 
 ENV_PREFIX = "OFFICE_CHAT_"
@@ -71,8 +72,23 @@ def find_sources(env: Mapping[str, str], flags: Mapping[str, Any], config: Path 
 
 
 def read_settings(sources: Sources) -> Settings:
-    """The settings as they are now. Raises SettingsError."""
-    return combine(sources, parse_file(read_file(sources), sources.path))
+    """The settings of a start. Where a power cut has spoilt the file it is the last good one. Raises SettingsError.
+
+    A file that was asked for by name is its owner's: nothing is kept beside it.
+    """
+    path = sources.path
+    if sources.must_exist or not path.exists():
+        return combine(sources, parse_file(read_file(sources), path))
+
+    def parse(content: bytes) -> dict[str, Any]:
+        if is_cut_off(content, path):
+            raise ValueError("it is cut off")
+        return tomllib.loads(content.decode("utf-8-sig"))
+
+    try:
+        return combine(sources, read_sound(path, parse))
+    except (OSError, ValueError):  # there is no good copy: say what is wrong with the file
+        return combine(sources, parse_file(read_file(sources), path))
 
 
 def combine(sources: Sources, in_file: Mapping[str, Any]) -> Settings:

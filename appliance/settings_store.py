@@ -16,7 +16,7 @@ import tomlkit
 from pydantic import ValidationError
 
 from appliance.errors import ChangedMeanwhile, SettingsError
-from appliance.private_file import write_private
+from appliance.private_file import write_private, write_sound
 from appliance.settings import Settings, expected, is_live
 from appliance.settings_files import Sources, combine, parse_file, read_file
 
@@ -117,11 +117,15 @@ class SettingsStore:
                 draft = _written(text, {key: values[key] for key in changed})
                 # Read as the next start will read it: what cannot be started with is not written.
                 new = combine(self._sources, parse_file(draft, self._sources.path))
-                await asyncio.to_thread(write_private, self._sources.path.resolve(), draft.encode())
+                await asyncio.to_thread(self._write, draft.encode())
             self.saved = new
             self._use_live(new)
             now = tuple(key for key in changed if is_live(key))
             return Saved(now, tuple(key for key in changed if not is_live(key)))
+
+    def _write(self, content: bytes) -> None:
+        path = self._sources.path.resolve()
+        (write_private if self._sources.must_exist else write_sound)(path, content)
 
     def _use_live(self, new: Settings) -> None:
         live = {key: getattr(new, key) for key in Settings.model_fields if is_live(key)}

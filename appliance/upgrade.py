@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from appliance.errors import StartFailed
-from appliance.private_file import write_private
+from appliance.private_file import read_sound, write_sound
 
 _log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ def schema_of(data_dir: Path) -> int:
     """The folder's number; 1 where there is none. Raises StartFailed for one that cannot be read."""
     path = data_dir / NUMBER_NAME
     try:
-        return int(path.read_text(encoding="utf-8"))
+        return read_sound(path, int)
     except FileNotFoundError:
         return 1
     except (OSError, ValueError) as error:
@@ -129,4 +129,4 @@ def _copy_one(source: Path, target: Path) -> None:
 
 
 def _write_number(data_dir: Path, number: int) -> None:
-    write_private(data_dir / NUMBER_NAME, f"{number}\n".encode())
+    write_sound(data_dir / NUMBER_NAME, f"{number}\n".encode())

@@ -13,6 +13,7 @@ import threading
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import cast
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -24,10 +25,24 @@ from appliance.engine.wire import Close, Kernels, LoadFailed, Ready, Report, Sub
 _N_TOKENS = 3
 
 
+class Saying:
+    """The engine's end of the pipe. Prints which kernels it tries before it does: they may end this process."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.poll, self.recv = connection.poll, connection.recv
+
+    def send(self, message: object) -> None:
+        """As a Connection's."""
+        if isinstance(message, Kernels):
+            print(f"{'right' if message.are_right else 'tried'}: {message.name}", flush=True)
+        self._connection.send(message)
+
+
 def ask(connection: Connection) -> None:
     """Wait for the engine, ask, print what comes, let it end."""
     while isinstance(ready := connection.recv(), Kernels):
-        print(f"{'right' if ready.are_right else 'tried'}: {ready.name}", flush=True)
+        pass
     if isinstance(ready, LoadFailed):
         print(f"failed: {ready.error}")
         return
@@ -51,6 +66,6 @@ if __name__ == "__main__":
     threading.Thread(target=ask, args=(ours,), daemon=True).start()
     model = Path(sys.argv[1])
     config = EngineConfig(model, n_slots=1, n_ctx_seq=256, max_answer_tokens=_N_TOKENS, padded_remainders=frozenset())
-    main(theirs, replace(config, yields=False, n_kernels_passed_over=int(sys.argv[2])))
+    main(cast("Connection", Saying(theirs)), replace(config, yields=False, n_kernels_passed_over=int(sys.argv[2])))
     loaded = re.findall(r"ggml-cpu-(\w+)\.", Path("/proc/self/maps").read_text(encoding="utf-8"))
     print(f"kernels: {' '.join(sorted(set(loaded)))}")

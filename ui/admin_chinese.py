@@ -72,6 +72,9 @@ CHINESE: Final[dict[str, str]] = {
     "crowded_2": "提问的人多：回答会短一些，长对话只参考一部分。",
     "crowded_3": "提问的人非常多：只提供已保存的回答和快捷回答。",
     "crowded_4": "提问的人太多：暂不接受新的问题。",
+    "damaged": "文件已损坏（可能因为断电）：{names}。现在使用最后一次能读取的内容；"
+    "损坏的文件以 .damaged 保存在旁边，查看后请删除。",
+    "rules_last_good": "{name} 无法读取：修复之前，使用之前读取的规则。",
     "no_password": "尚未设置管理员密码，此页面只能在这台电脑上打开。在“访问”中设置密码后，也可以从其他电脑打开。",
     "pending": "已保存、等待重启的设置：{n} 项（见“日志与重启”）。",
     "span": "图表范围",
@@ -180,6 +183,7 @@ CHINESE: Final[dict[str, str]] = {
     "bad_pattern": "有一个模式无法使用：{reason}",
     "bad_too_long": "文件超过 {most} 字节",
     "bad_unreadable": "文件无法读取",
+    "bad_cut_off": "文件不完整",
     "bad_utf8": "不是 UTF-8 文本",
     "bad_inline": "这些规则写在一行中，只能在整个文件里修改",
     "bad_gone": "这条规则已经不存在了",

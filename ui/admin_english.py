@@ -75,6 +75,9 @@ ENGLISH: Final[dict[str, str]] = {
     "crowded_2": "Many people are asking: answers are shorter, and long conversations are read only in part.",
     "crowded_3": "Very many people are asking: only saved and quick answers are given.",
     "crowded_4": "Too many people are asking: nobody new is taken.",
+    "damaged": "Damaged, perhaps by a power cut: {names}. What could last be read of it is in force; the damaged file "
+    "lies beside it as .damaged. Delete that when you have looked at it.",
+    "rules_last_good": "{name} cannot be read: the rules read before are in force until it is mended.",
     "no_password": "There is no admin password yet, so this page opens on this PC only. "
     "Set one under Access to open it from elsewhere.",
     "pending": "Saved and waiting for a restart: {n} (see Log & restart).",
@@ -187,6 +190,7 @@ ENGLISH: Final[dict[str, str]] = {
     "bad_pattern": "a pattern cannot be used: {reason}",
     "bad_too_long": "the file is longer than {most} bytes",
     "bad_unreadable": "the file cannot be read",
+    "bad_cut_off": "it is cut off",
     "bad_utf8": "this is not UTF-8 text",
     "bad_inline": "these rules are written in one line and can only be changed in the whole file",
     "bad_gone": "this rule is not there any more",

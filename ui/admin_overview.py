@@ -117,6 +117,9 @@ class Overview:
         desk = self._place.desk
         notes = [self._place.tell(f"crowded_{rung}")] if rung else []
         notes += self._engine_notes()
+        if desk.damaged:
+            notes.append(self._place.tell("damaged", names=", ".join(desk.damaged)))
+        notes += [self._place.tell("rules_last_good", name=name) for name in desk.rules.on_last_good()]
         if desk.settings.n_pending:
             notes.append(self._place.tell("pending", n=desk.settings.n_pending))
         if not desk.access.passwords.is_set("admin"):

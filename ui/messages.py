@@ -183,6 +183,7 @@ _PAGE: Final[dict[Language, dict[str, str]]] = {
         "console_kernels": "The fastest kernels do not run on this processor ({failed}): simpler ones compute, {now}. "
         "--retry-kernels tries them again.",
         "console_model_replaced": "{reason} {model}, which answered before, has taken its place.",
+        "console_damaged": "Damaged, perhaps by a power cut: {names}. What could last be read of it is in force.",
         "console_crashed": "Office Chat ended by an error nobody expected. Where it happened stands in {path}; "
         "no question and no answer does.",
     },
@@ -342,6 +343,7 @@ _PAGE: Final[dict[Language, dict[str, str]]] = {
         "console_kernels": "最快的计算内核不能在本机处理器上运行（{failed}），现在使用较简单的：{now}。"
         "用 --retry-kernels 可再试一次。",
         "console_model_replaced": "{reason} 现在由之前使用的 {model} 回答。",
+        "console_damaged": "文件已损坏（可能因为断电）：{names}。现在使用最后一次能读取的内容。",
         "console_crashed": "Office Chat 因意外错误而结束。出错位置记录在 {path}，其中不含任何问题或回答。",
     },
 }

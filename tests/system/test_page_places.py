@@ -92,7 +92,7 @@ async def test_a_megabyte_is_refused_in_the_readers_language_before_it_is_read(p
         assert time.monotonic() - began < 1.5
         assert answer.status_code == 422
         assert words in answer.json()["detail"][0]["message"]
-        assert await page.ask("hello") == "hello", "the next one is answered"
+        assert "hello" in await page.ask("hello"), "the next one is answered"
 
 
 async def test_a_stranger_without_cookie_or_tab_is_told_to_reload(program):

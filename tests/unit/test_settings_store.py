@@ -172,7 +172,7 @@ async def test_a_disk_that_refuses_leaves_everything_as_it_was(desk, monkeypatch
     def full(_path: Path, _content: bytes) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("appliance.settings_store.write_private", full)
+    monkeypatch.setattr("appliance.settings_store.write_sound", full)
     with pytest.raises(OSError, match="space"):
         await desk.store.save({"disconnect_grace_s": "30"}, {})
     assert (desk.text(), desk.used, desk.store.saved.disconnect_grace_s) == (FILE, [], 10)
