@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import string
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,7 +34,8 @@ _AS_ENTITY: Final = str.maketrans({char: f"&#{ord(char)};" for char in string.pu
 
 _CODE_OR_MARK: Final = re.compile(
     r"""
-    ^(?:[ \t>]|[-*+][ ]|\d+[.)][ ])*(?P<fence>`{3,}|~{3,})[\s\S]*?(?:\n[ \t>]*(?P=fence)|\Z)  # a fenced block
+    ^(?P<lead>(?:[ \t>]|[-*+][ ]|\d+[.)][ ])*)(?P<fence>`{3,}|~{3,})(?P<info>[^\n]*)
+        (?P<code>[\s\S]*?(?:\n[ \t>]*(?P=fence)|\Z))               # a fenced block
     | ^(?:[ ]{4}|\t).*$                                           # an indented block
     | (?<!`)(?P<tick>`+)(?!`)(?:[^\n]|\n(?!\n))*?(?<!`)(?P=tick)(?!`)  # code within a line
     | `[^\n]*\Z                                                   # the same, not yet closed while it streams
@@ -43,6 +44,31 @@ _CODE_OR_MARK: Final = re.compile(
     """,
     re.VERBOSE | re.MULTILINE,
 )
+
+_GRAMMARS: Final[Mapping[str, str]] = {
+    name: grammar
+    for grammar, names in {
+        "bash": "bash sh shell zsh console",
+        "c": "c h cpp c++ cc cxx hpp",
+        "css": "css",
+        "go": "go golang",
+        "java": "java",
+        "javascript": "javascript js jsx mjs node",
+        "json": "json jsonc json5",
+        "latex": "latex tex",
+        "markup": "markup html xml svg xhtml",
+        "php": "php",
+        "python": "python py python3",
+        "rust": "rust rs",
+        "sql": "sql mysql postgresql sqlite",
+        "typescript": "typescript ts tsx",
+        "yaml": "yaml yml",
+    }.items()
+    for name in names.split()
+}
+"""What a block may say it is written in, and the highlighter's grammar for it. Each draws by itself, as the first of a
+page; its grammar for C++ throws unless C was there before, and then nothing of the answer is seen. What is not here is
+shown as it was written, without colours; so is `mermaid`: docs/adr/0005."""
 
 Message = dict[str, Any]
 
@@ -66,6 +92,11 @@ def _inert(match: re.Match[str]) -> str:
         return "&lt;"
     if match["image"]:
         return ""
+    fence, info = match["fence"], match["info"]
+    if fence and not (fence[0] == "`" and "`" in info):
+        words = info.split(maxsplit=1)
+        grammar = _GRAMMARS.get(words[0].lower(), "") if words else ""
+        return f"{match['lead']}{fence}{grammar}{match['code']}"
     return match[0]
 
 

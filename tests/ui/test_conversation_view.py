@@ -38,7 +38,7 @@ def test_what_was_typed_comes_back_out_of_the_html(text: str) -> None:
         ("1 < 2 <3", "1 < 2 <3"),
         ("`<b>` and <i>", "`<b>` and &lt;i>"),
         ("``a ` <b>`` <i>", "``a ` <b>`` &lt;i>"),
-        ("```html\n<b>\n```\n<i>", "```html\n<b>\n```\n&lt;i>"),
+        ("```html\n<b>\n```\n<i>", "```markup\n<b>\n```\n&lt;i>"),
         ("~~~\n<b>\n~~~\n<i>", "~~~\n<b>\n~~~\n&lt;i>"),
         ("- item\n  ```\n  <b>\n  ```\n<i>", "- item\n  ```\n  <b>\n  ```\n&lt;i>"),
         ("```\n<b> still open", "```\n<b> still open"),
@@ -111,3 +111,22 @@ def test_an_answer_saved_on_another_day_says_which() -> None:
 def test_who_comes_back_after_a_long_time_is_told_why_the_conversation_is_empty() -> None:
     shown = texts(Turn("q", "a", (1,), FinishReason.STOP, notices=("expired",)))
     assert "forgotten" in shown[1][1]
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("```cpp\nint x = 1;\n```", "```c\nint x = 1;\n```"),
+        ("```C++ title=x\nint x;\n```", "```c\nint x;\n```"),
+        ("~~~py\nx\n~~~", "~~~python\nx\n~~~"),
+        ("- one\n  ```rs\n  x\n  ```", "- one\n  ```rust\n  x\n  ```"),
+        ("```mermaid\nno diagram\n```", "```\nno diagram\n```"),
+        ("```constructor\nx\n```", "```\nx\n```"),
+        ("```__proto__\nx\n```", "```\nx\n```"),
+        ("```\nx\n```", "```\nx\n```"),
+        ("```js", "```javascript"),
+        ("```js```", "```js```"),
+    ],
+)
+def test_a_block_names_a_grammar_that_draws_by_itself_or_none(written, shown):
+    assert as_markdown(written) == shown

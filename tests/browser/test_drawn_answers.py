@@ -1,0 +1,94 @@
+"""What draws (highlighter, formulas, tables, diagrams) takes no text away, whatever a model writes."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.driver import Chat, Visit
+from tests.system.program import Program
+from ui.conversation_view import _GRAMMARS
+
+ODD = ("mermaid", "constructor", "__proto__", "toString", "markup-templating", "c#", "text", "")
+
+
+def block(name: str) -> str:
+    return f"```{name}\nint x = 1; # {{}} <b>\n```"
+
+
+def shown(chat: Chat, question: str) -> str:
+    """The last answer as it is drawn in the end; nothing the page runs may fail."""
+    answer = chat.ask(question)
+    assert chat.errors == []
+    return answer
+
+
+@pytest.mark.timeout(240)
+def test_every_language_is_seen_as_the_first_of_a_page(app: Program, visit: Visit):
+    chat = visit(app)
+    for name in sorted({*_GRAMMARS.values(), "cpp", *ODD}):
+        chat.page.reload()  # which forgets every grammar that was loaded
+        chat.ready()
+        assert chat.answers() == []
+        assert "int x = 1; # {} <b>" in shown(chat, block(name)), name
+        chat.click("new_chat")
+        chat.wait_until("document.querySelectorAll('.bot-row').length === 0")
+
+
+def test_every_language_is_seen_after_all_the_others(app: Program, visit: Visit):
+    chat = visit(app)
+    names = sorted({*_GRAMMARS.values()}, reverse=True)
+    for first in range(0, len(names), 8):
+        answer = shown(chat, "\n\n".join(block(name) for name in names[first : first + 8]))
+        assert answer.count("int x = 1; # {} <b>") == len(names[first : first + 8])
+    chat.page.reload()
+    chat.ready()
+    expect(chat.page.locator("#conversation .bot-row code")).to_have_count(len(names))
+
+
+@pytest.mark.parametrize(
+    ("written", "seen"),
+    [
+        ("$$\\frac{1}{$$ and on", "and on"),
+        ("$$\\notacommand{x}$$ after", "after"),
+        ("\\(\\begin{matrix}\\) after", "after"),
+        ("|a|b|\n|-|\n|1|2|3|\n\nafter", "after"),
+        ("```mermaid\ngraph TD; A-->", "graph TD; A-->"),
+        ("<details><summary>x</summary>inside", "inside"),
+        ("\x60\x60\x60\x60\nfour\n\x60\x60\x60\nstill", "still"),
+    ],
+)
+def test_a_formula_a_table_or_a_diagram_that_is_none_leaves_the_words(app: Program, visit: Visit, written, seen):
+    assert seen in shown(visit(app), written)
+
+
+def test_a_page_never_asks_for_what_draws_diagrams(app: Program, visit: Visit):
+    chat = visit(app)
+    chat.ask("```mermaid\ngraph TD; A-->B;\n```")
+    chat.ask(block("cpp"))
+    assert [url for url in chat.requests if "mermaid" in url or "Diagram" in url] == []
+    assert len([url for url in chat.requests if "prism-" in url]) <= 2
+
+
+CODE = "    def f():\n        return 1"
+
+
+def test_the_indentation_of_a_message_stays_everywhere(app: Program, visit: Visit):
+    chat = visit(app)
+    chat.ask(CODE)
+    assert chat.questions()[-1] == CODE
+    raw = "document.querySelector('#conversation pre.said').textContent"
+    assert chat.js(raw) == CODE
+    assert (
+        chat.js(
+            "fetch('conversation', {headers: {'X-Tab': sessionStorage.getItem('office-chat-tab')}})"
+            ".then((r) => r.json()).then((c) => c.turns[0].text)"
+        )
+        == CODE
+    ), "the engine was given all of it"
+    chat.page.reload()
+    chat.ready()
+    assert chat.js(raw) == CODE
+    chat.page.locator("#conversation .user-row").last.hover()
+    chat.page.locator("#conversation .user-row [data-act=edit]").last.click()
+    assert chat.box.input_value() == CODE or CODE in chat.page.locator("textarea:visible").first.input_value()
