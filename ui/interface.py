@@ -17,6 +17,7 @@ from ui.chat_handlers import ChatHandlers
 from ui.chat_page import build_page
 from ui.messages import LANGUAGES, SENTENCES, Language, say
 from ui.page_gate import PageEvents, PageGate, PageStreams
+from ui.page_head import OwnHead
 from ui.queue_policy import QueuePolicy
 from ui.session_link import SessionLink
 from ui.theme import make_theme
@@ -98,6 +99,7 @@ def build(chat: ChatService, settings: Settings, persons: Persons, limits: RateL
 
 def mount(app: FastAPI, built: Page, settings: Settings, persons: Persons) -> FastAPI:
     """Mount the page at "/" of `app`. Routes of our own must be on `app` already: later ones are shadowed."""
+    app.add_middleware(OwnHead)
     gate = Middleware(PageGate, events=PageEvents.of(built.demo), streams=built.streams, persons=persons)
     mounted: FastAPI = gr.mount_gradio_app(
         app,

@@ -19,6 +19,7 @@ LANGUAGES: Final[tuple[Language, ...]] = get_args(Language)
 _PAGE: Final[dict[Language, dict[str, str]]] = {
     "en": {
         "title": "Office Chat",
+        "preview": "Chat with a language model on the office network. Nothing leaves it.",
         "model": "{model} answers on this PC; nothing leaves the office network.",
         "model_loading": "The model is being loaded, one moment…",
         "model_failed": "The model could not be loaded. Please tell whoever looks after this PC.",
@@ -189,6 +190,7 @@ _PAGE: Final[dict[Language, dict[str, str]]] = {
     },
     "zh": {
         "title": "办公室聊天",
+        "preview": "与办公室网络里的语言模型聊天，内容不会离开本网络。",
         "model": "由本机的 {model} 回答，内容不会离开办公网络。",
         "model_loading": "模型正在加载，请稍候……",
         "model_failed": "模型无法加载，请联系这台电脑的管理员。",
