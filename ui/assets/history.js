@@ -1,5 +1,6 @@
 /* The conversations of this browser: kept in its own localStorage, listed at the side, sent back to the server with
  * the next question once the server has forgotten them. A conversation's id is the tab id it was asked under.
+ * On a shared computer they are kept in the tab alone, and gone when it is closed.
  * Nothing here is ever sent anywhere else. */
 (() => {
   "use strict";
@@ -11,21 +12,24 @@
 
   // ---- the store ----------------------------------------------------------------------------------------------
   // An entry: title, named (by the person), pinned, at (ms), turns, asked (a question that has no answer yet).
+  const isShared = () => inBrowser.get("shared") === "yes";
+  const store = () => (isShared() ? sessionStorage : localStorage);
+  const kept = () => (isShared() ? inTab : inBrowser);
   const parsed = (key) => {
-    try { return JSON.parse(inBrowser.get(key)); } catch { return null; }
+    try { return JSON.parse(kept().get(key)); } catch { return null; }
   };
   const read = (id) => parsed("c-" + id);
   const write = (id, entry) => {
     try {
-      localStorage.setItem(PREFIX + id, JSON.stringify(entry));
+      store().setItem(PREFIX + id, JSON.stringify(entry));
     } catch (error) {
       chat.tell(word(error.name === "QuotaExceededError" ? "page_store_full" : "page_store_blocked"));
     }
   };
-  const remove = (id) => { try { localStorage.removeItem(PREFIX + id); } catch { /* then nothing was kept */ } };
+  const remove = (id) => { try { store().removeItem(PREFIX + id); } catch { /* then nothing was kept */ } };
   const ids = () => {
     try {
-      return Object.keys(localStorage).filter((key) => key.startsWith(PREFIX)).map((key) => key.slice(PREFIX.length));
+      return Object.keys(store()).filter((key) => key.startsWith(PREFIX)).map((key) => key.slice(PREFIX.length));
     } catch { return []; }
   };
   const entries = () =>
@@ -77,8 +81,8 @@
   chat.over = sync;
   chat.asking = async (event, headers) => {
     chat.editing(event, headers);
-    if (event === "ask") save({ asked: box().value.trim() });
-    const wishes = inBrowser.get("wishes");
+    if (event === "ask") save({ asked: box().value.trimEnd() });
+    const wishes = kept().get("wishes");
     if (wishes) headers.set("X-Wishes", encodeURIComponent(wishes));
     // Not by the clock alone: a program that was started again has forgotten sooner.
     if (!chat.turns.length || (await chat.place().catch(() => ({}))).n_turns !== 0) return;
@@ -157,7 +161,7 @@
   };
   chat.forgotten = () => {
     ids().forEach(remove);
-    inBrowser.set("wishes", "");
+    kept().set("wishes", "");
     fillWishes();
     chat.turns = [];
     forgottenAt = 0;
@@ -278,12 +282,57 @@
   };
   const drawFoot = () => {
     const n = Math.max(1, Math.round((forgottenAt - Date.now()) / 60000));
-    const key = isTemporary() ? "page_forgotten_temporary" : Date.now() < forgottenAt ? "page_forgotten_in" : "page_forgotten";
+    const key = isTemporary() ? "page_forgotten_temporary"
+      : (Date.now() < forgottenAt ? "page_forgotten_in" : "page_forgotten") + (isShared() ? "_shared" : "");
     const line = chat.turns.length && (forgottenAt || !isTemporary()) ? word(key, { n }) : "";
     if (forgotten.textContent !== line) forgotten.textContent = line;
     aria(byId("temporary"), "pressed", isTemporary());
     root.dataset.temporary = isTemporary() ? "yes" : "no";
   };
+  // ---- whose computer this is: asked once, at the first visit, and to be changed at the side ---------------------------
+  const tick = element("input", { type: "checkbox" });
+  const tickWords = element("span");
+  const shared = element("label", { id: "shared" }, tick, tickWords);
+  const whose = element("div", { id: "whose" });
+  // What was kept so far: of a computer that is shared from now on only what this tab shows.
+  const share = (yes) => {
+    const before = { wishes: kept().get("wishes") || "", entry: read(chat.tab), all: ids().map((id) => [id, read(id)]) };
+    ids().forEach(remove);
+    kept().set("wishes", "");
+    inBrowser.set("shared", yes ? "yes" : "no");
+    kept().set("wishes", before.wishes);
+    if (!yes) before.all.forEach(([id, entry]) => write(id, entry));
+    else if (before.entry) write(chat.tab, before.entry);
+    fillWishes();
+    draw();
+  };
+  const answer = (key, yes) => {
+    const button = element("button", { textContent: word(key) });
+    button.addEventListener("click", () => { share(yes); whose.hidden = true; drawWhose(); box().focus(); });
+    return button;
+  };
+  const drawWhose = () => {
+    tick.checked = isShared();
+    delete shared.dataset.sure;
+    tickWords.textContent = word("page_shared");
+    aria(whose, "label", word("page_whose"));
+    whose.hidden ||= !!inBrowser.get("shared");
+    const asked = element("span", { textContent: word("page_whose") });
+    whose.replaceChildren(asked, answer("page_whose_many", true), answer("page_whose_mine", false));
+  };
+  tick.addEventListener("change", () => {
+    const n = ids().filter((id) => id !== chat.tab).length;
+    const isAsked = tick.checked && n && !shared.dataset.sure;
+    if (isAsked) {
+      shared.dataset.sure = "yes";
+      tick.checked = false;
+      tickWords.textContent = word("page_shared_sure", { n });
+      return;
+    }
+    share(tick.checked);
+    drawWhose();
+  });
+
   // ---- what is wanted of every answer: fields of the page, kept here, sent with each question --------------------------
   const wishFields = () => all("[data-wish]");
   const fillWishes = () => {
@@ -295,6 +344,7 @@
     fillWishes();
     aria(byId("side"), "label", byId("menu").textContent.trim());
     aria(find, "label", find.placeholder = word("page_find"));
+    drawWhose();
     draw();
   };
   const prepare = () => {
@@ -302,7 +352,9 @@
     const side = byId("side");
     side.setAttribute("role", "complementary");
     side.setAttribute("translate", "no");
-    (byId("wishes") || byId("forget")).before(list, forgotten);
+    (byId("wishes") || byId("forget")).before(list, forgotten, shared);
+    whose.setAttribute("role", "group");
+    byId("composer").prepend(whose);
     side.prepend(find);
     aria(byId("menu"), "controls", "side");
     toggle(root.dataset.side === "open");
@@ -329,7 +381,7 @@
     on("input", ({ target }) => {
       if (!target.dataset.wish) return;
       const given = wishFields().filter(({ value }) => value.trim()).map(({ dataset, value }) => [dataset.wish, value]);
-      inBrowser.set("wishes", given.length ? JSON.stringify(Object.fromEntries(given)) : "");
+      kept().set("wishes", given.length ? JSON.stringify(Object.fromEntries(given)) : "");
       fillWishes();
     });
     watch(side, fillWishes); // Gradio draws the fields anew, and empty, some time after the language was switched
