@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 from urllib.parse import urlencode
@@ -39,6 +40,8 @@ MAX_BODY_BYTES: Final = {
 }
 """The longest body by the beginning of a path, the first that fits. A page's event carries one message, or a
 conversation to be shown; what is read of it at once holds up everybody, so it is no more than that."""
+MAX_PARTS: Final = 20_000
+"""Brackets and braces in a body. A list of a million empty lists is a megabyte, and takes 300 ms to read."""
 UPLOADS: Final = "/admin/models/"
 """Where the admin sends model files: they have no limit but the disk's, which the route looks at."""
 _MAX_DISCARD_BYTES = 16_000_000
@@ -144,14 +147,17 @@ class Doorkeeper:
 
 
 class BodyLimit:
-    """Pure-ASGI middleware: refuses an over-long body before anybody parses it; counts what is really sent."""
+    """Pure-ASGI middleware: takes a body whole before anybody parses it, and refuses one that is too long.
+
+    It is read here and not while the app asks for it: an error out of `receive` would be anything in there.
+    """
 
     def __init__(self, app: ASGIApp, sentence: Callable[[str], str]) -> None:
         self._app = app
         self._sentence = sentence
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on with a counted body, or answer 413."""
+        """Pass on with the body that was read, or answer 413."""
         if scope["type"] != "http" or (scope["method"] == "PUT" and scope["path"].startswith(UPLOADS)):
             await self._app(scope, receive, send)
             return
@@ -161,35 +167,27 @@ class BodyLimit:
             await _discard(receive, int(announced))
             await self._too_long(scope["path"], limit)(scope, receive, send)
             return
-        n_bytes = 0
-        started = False
+        messages: deque[Message] = deque()
+        n_bytes = n_parts = 0
+        while not messages or messages[-1].get("more_body"):
+            messages.append(message := await receive())
+            body = message.get("body", b"")
+            n_bytes += len(body)
+            n_parts += body.count(b"[") + body.count(b"{")
+            if n_bytes > limit or n_parts > MAX_PARTS:
+                await self._too_long(scope["path"], limit)(scope, receive, send)
+                return
 
-        async def counted_receive() -> Message:
-            nonlocal n_bytes
-            message = await receive()
-            if message["type"] == "http.request":
-                n_bytes += len(message.get("body", b""))
-                if n_bytes > limit:
-                    raise InputTooLong(f"the request has more than {limit} bytes")
-            return message
+        async def read_already() -> Message:
+            return messages.popleft() if messages else await receive()
 
-        async def watched_send(message: Message) -> None:
-            nonlocal started
-            started = True
-            await send(message)
-
-        try:
-            await self._app(scope, counted_receive, watched_send)
-        except InputTooLong:
-            if started:
-                raise
-            await self._too_long(scope["path"], limit)(scope, receive, send)
+        await self._app(scope, read_already, send)
 
     def _too_long(self, path: str, limit_bytes: int) -> JSONResponse:
         if path.endswith("/queue/join"):  # a question: the page shows the sentence above the box, as a validator's
             word = {"__type__": "validate", "is_valid": False, "message": self._sentence(InputTooLong.code)}
             return JSONResponse({"detail": [word]}, status_code=422)
-        text = f"The request is too long: at most {limit_bytes} bytes are taken."
+        text = f"The request is too long: at most {limit_bytes} bytes are taken, and {MAX_PARTS} brackets in them."
         return JSONResponse(error_body(text, kind="invalid_request_error", code=InputTooLong.code), status_code=413)
 
 

@@ -187,7 +187,7 @@ async def test_a_bad_value_is_refused_in_the_shape_clients_expect(site, name, va
     assert site.engine.streams == []
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff", b"[" * 100_000])
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff", b"[" * 10_000])
 async def test_a_body_that_is_no_json_object_is_refused(site, body):
     response = await site.http.post("/v1/chat/completions", content=body)
     assert response.status_code == 400
