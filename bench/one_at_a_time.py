@@ -71,6 +71,9 @@ def _serve(connection: Connection, model: str, n_threads: int, n_ctx: int, reuse
     """The process: load, then answer until the other side is gone."""
     from llama_cpp import Llama
 
+    from appliance.engine.llama_library import make_ready
+
+    make_ready()  # our llama.cpp has its kernels in modules of their own: one is loaded as the engine loads it
     llama: Any = Llama(model_path=model, n_ctx=n_ctx, n_threads=n_threads, n_threads_batch=n_threads, verbose=False)
     connection.send("loaded")
     while True:

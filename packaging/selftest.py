@@ -22,6 +22,7 @@ import bundle
 from console import SetupError
 from frozen_program import (
     END_S,
+    Browser,
     NotPassed,
     Run,
     as_nobody,
@@ -37,7 +38,7 @@ from traced_files import STRACE, opened, outside, reached
 
 ODD = "办公 聊天　a & b"  # Chinese, a space, an ideographic space and an ampersand
 ADMIN_PASSWORD = "correct horse battery"  # noqa: S105 -- of a program that lives for a minute
-QUIET = 'lan_name = ""\nanswer_cache_scope = "off"\nquick_answers = false\n'
+QUIET = 'lan_name = ""\nanswer_cache_scope = "off"\nquick_answers = false\nkeyless_here = true\n'
 IS_LINUX = sys.platform == "linux"
 
 
@@ -160,6 +161,15 @@ class SelfTest:
         return len(pids)
 
     def _rights(self, run: Run, data_dir: Path) -> None:
+        if (status := run.browser.get("/admin/status").status) == 200:
+            raise NotPassed("/admin/status is open to any program of this PC")
+        link = re.search(r"http://127\.0\.0\.1:\d+(/here\S+)", printed := self.command(data_dir, "admin-link"))
+        if link is None:
+            raise NotPassed(f"no link of this PC is printed: {printed}")
+        owner = Browser(run.url)
+        owner.get(link[1])
+        if (status := owner.get("/admin/status").status) != 200:
+            raise NotPassed(f"/admin/status after the link of this PC answers {status}")
         self.command(data_dir, "set-admin-password", typed=ADMIN_PASSWORD + "\n")
         if (status := run.browser.get("/admin/status").status) != 401:
             raise NotPassed(f"/admin/status without a login answers {status}")

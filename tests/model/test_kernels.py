@@ -153,7 +153,7 @@ async def test_kernels_that_die_while_sixteen_are_answered_give_way_and_every_an
         people = [asyncio.create_task(answer(client, number, 200)) for number in range(16)]
         for n_deaths in (1, 2):
             n_before = client.n_decoded_total
-            await until(lambda n=n_before: client.n_decoded_total > n + 40)
+            await until(lambda n=n_before: client.n_decoded_total > n + 40, within_s=40)
             told.touch()
             await until(lambda n=n_deaths: client.n_restarts == n)
         died_s = time.monotonic()
