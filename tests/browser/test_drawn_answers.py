@@ -46,6 +46,34 @@ def test_every_language_is_seen_after_all_the_others(app: Program, visit: Visit)
     expect(chat.page.locator("#conversation .bot-row code")).to_have_count(len(names))
 
 
+@pytest.mark.parametrize("grammar", ["throw new Error('it fails')", None])
+def test_a_grammar_that_fails_or_cannot_be_fetched_leaves_the_words(app: Program, visit: Visit, grammar: str | None):
+    chat = visit(app)
+    chat.page.route(
+        "**/prism-python-*",
+        lambda route: route.fulfill(body=grammar, content_type="text/javascript") if grammar else route.abort(),
+    )
+    assert "int x = 1; # {} <b>" in shown(chat, block("python"))
+    assert "int x = 1; # {} <b>" in shown(chat, block("c"))
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "it`s\n```cpp\nint `a`;\n```",
+        "-\t```cpp\n\tint `a`;\n\t```",
+        "- [ ] ```cpp\n  int `a`;\n  ```",
+        "it`s\n```mermaid\nint `a`;\n```",
+        "1. one\n\n    ```cpp\n    int `a`;\n    ```",
+        "> ```cpp\n> int `a`;",
+        ".```mermaid\nint `a`;\n```",
+        "- [ ] ```constructor\n  int `a`;\n  ```",
+    ],
+)
+def test_a_block_is_seen_wherever_it_stands(app: Program, visit: Visit, written: str):
+    assert "int `a`;" in shown(visit(app), written)
+
+
 @pytest.mark.parametrize(
     ("written", "seen"),
     [
@@ -54,6 +82,11 @@ def test_every_language_is_seen_after_all_the_others(app: Program, visit: Visit)
         ("\\(\\begin{matrix}\\) after", "after"),
         ("|a|b|\n|-|\n|1|2|3|\n\nafter", "after"),
         ("```mermaid\ngraph TD; A-->", "graph TD; A-->"),
+        ("|a|b|\n|-|-|\n|1|2|3 lost|", "3 lost"),
+        ("|a|\n|-|\n|`x|y`|", "y"),
+        ("[1]: https://a.example/b", "[1]: https://a.example/b"),
+        ("[^1]: a note", "a note"),
+        ("![](cat.png)", "cat.png"),
         ("<details><summary>x</summary>inside", "inside"),
         ("\x60\x60\x60\x60\nfour\n\x60\x60\x60\nstill", "still"),
     ],
