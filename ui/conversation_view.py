@@ -94,7 +94,8 @@ def said(text: str) -> str:
     Every punctuation mark becomes a character reference, so neither Markdown, mathematics nor HTML can see it. `pre`
     keeps spaces and line breaks, and mathematics is never looked for in it.
     """
-    return f'<pre class="said">{text.translate(_AS_ENTITY)}</pre>'
+    # HTML takes a line break away that comes right after `<pre>`.
+    return f'<pre class="said">{"<span></span>" if text.startswith(chr(10)) else ""}{text.translate(_AS_ENTITY)}</pre>'
 
 
 def as_markdown(text: str) -> str:
