@@ -9,7 +9,7 @@ from typing import Final
 
 _RULE: Final = re.compile(r" {0,3}\|?(?: *:?-+:? *\|)* *:?-+:? *\|? *")
 """The line under a table's head."""
-_FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")
+_FENCE: Final = re.compile(r" *(?:(?:[-*+]|\d{1,9}[.)]) +)*(`{3,}|~{3,})")
 _NUMBER: Final = re.compile(r"[-+−~≈]?[$€£¥]? ?\d[\d,. ]*(?:%|[a-zA-Z°]{1,3}|元|万|亿)?")
 _BAR: Final = re.compile(r"(?<!\\)\|")
 _MAX_CHARS: Final = 40

@@ -55,7 +55,9 @@ def test_a_table_in_a_list_stays_there():
 CODE = "```\n|a|b|\n|-|-|\n|1|2|\n```"
 
 
-@pytest.mark.parametrize("text", [CODE, "    |a|\n    |-|\n    |1|", "no table", "a | b\n- - -\n1"])
+@pytest.mark.parametrize(
+    "text", [CODE, "- ```\n  |a|\n  |-|\n  |1|2|\n  ```", "    |a|\n    |-|\n    |1|", "no table", "a | b\n- - -\n1"]
+)
 def test_code_and_what_is_no_table_are_left_alone(text):
     assert align_numbers(text) == text
 
