@@ -32,18 +32,32 @@ BEFORE_THE_ANSWER: Final = ("expired", "input_cut", "history_cut", "short_histor
 
 _AS_ENTITY: Final = str.maketrans({char: f"&#{ord(char)};" for char in string.punctuation + "\n\r\t"})
 
-_CODE_OR_MARK: Final = re.compile(
-    r"""
-    ^(?P<lead>(?:[ \t>]|[-*+][ ]|\d+[.)][ ])*)(?P<fence>`{3,}|~{3,})(?P<info>[^\n]*)
-        (?P<code>[\s\S]*?(?:\n[ \t>]*(?P=fence)|\Z))               # a fenced block
-    | ^(?:[ ]{4}|\t).*$                                           # an indented block
-    | (?<!`)(?P<tick>`+)(?!`)(?:[^\n]|\n(?!\n))*?(?<!`)(?P=tick)(?!`)  # code within a line
-    | `[^\n]*\Z                                                   # the same, not yet closed while it streams
-    | (?P<tag><(?=[A-Za-z/!?])(?!https?://))                      # what a browser would take for a tag
-    | (?P<image>!(?=\[))                                          # an image: a link is shown in its place
+_ITEM: Final = r"(?:[-*+]|\d{1,9}[.)])[ \t]"
+
+
+def _code_or_mark(lead: str) -> re.Pattern[str]:
+    """`lead`: what may stand before a block on its line."""
+    return re.compile(
+        rf"""
+    ^(?P<lead>{lead})(?P<fence>`{{3,}}(?=[^`\n]*$)|~{{3,}})(?P<info>[^\n]*)
+        (?P<code>[\s\S]*?(?:\n[ \t>]*(?P=fence)[`~]*[ \t]*$|\Z))  # a fenced block
+    | ^(?:[ ]{{4}}|\t).*$                                          # an indented block
+    | ^(?P<before>{lead})\[(?=[^\[\]\n]{{1,200}}\]:)                # a definition, of which nothing would be seen
+    | (?<!`)(?P<tick>`+)(?!`)                                    # code within a line, or a few, but no other block
+        (?:[^\n]|\n(?![ \t]*(?:\n|[>#~|]|`{{3}}|{_ITEM})))*?(?<!`)(?P=tick)(?!`)
+    | `[^\n]*\Z                                                  # the same, not yet closed while it streams
+    | \\?(?P<tag><(?=[A-Za-z/!?])(?!https?://))                  # what a browser would take for a tag
+    | (?P<image>!(?=\[)(?!\[\]\())                               # an image: a link is shown in its place
+    | (?P<nameless>\[(?=\]\())                                   # a link without words, of which nothing would be seen
     """,
-    re.VERBOSE | re.MULTILINE,
-)
+        re.VERBOSE | re.MULTILINE,
+    )
+
+
+_IN_LISTS: Final = _code_or_mark(rf"(?:[ \t>]|{_ITEM}|\[[ xX]\][ ])*")
+_NO_LISTS: Final = _code_or_mark(r"(?:(?:[ ]{0,3}>)+[ ]{0,4}|[ ]{0,3})")
+"""Where there are no lists, four spaces are an indented block, whatever comes then."""
+_HAS_ITEMS: Final = re.compile(rf"^[ \t>]*{_ITEM}", re.MULTILINE)
 
 _GRAMMARS: Final[Mapping[str, str]] = {
     name: grammar
@@ -68,7 +82,8 @@ _GRAMMARS: Final[Mapping[str, str]] = {
 }
 """What a block may say it is written in, and the highlighter's grammar for it. Each draws by itself, as the first of a
 page; its grammar for C++ throws unless C was there before, and then nothing of the answer is seen. What is not here is
-shown as it was written, without colours; so is `mermaid`: docs/adr/0005."""
+shown as it was written, without colours; so is `mermaid`: docs/adr/0005. Should a grammar fail all the same, page.js
+lets the highlighter go on without it."""
 
 Message = dict[str, Any]
 
@@ -79,12 +94,15 @@ def said(text: str) -> str:
     Every punctuation mark becomes a character reference, so neither Markdown, mathematics nor HTML can see it. `pre`
     keeps spaces and line breaks, and mathematics is never looked for in it.
     """
-    return f'<pre class="said">{text.translate(_AS_ENTITY)}</pre>'
+    # HTML takes a line break away that comes right after `<pre>`.
+    return f'<pre class="said">{"<span></span>" if text.startswith(chr(10)) else ""}{text.translate(_AS_ENTITY)}</pre>'
 
 
 def as_markdown(text: str) -> str:
-    """A model's words as Markdown in which HTML is text and no picture is fetched. Code is left alone."""
-    return _CODE_OR_MARK.sub(_inert, align_numbers(text))
+    """A model's words as Markdown in which HTML is text, no picture is fetched and nothing disappears. Code is left
+    alone."""
+    shown = (_IN_LISTS if _HAS_ITEMS.search(text) else _NO_LISTS).sub(_inert, align_numbers(text))
+    return shown.replace("```mermaid", "``` mermaid")  # wherever it is left: Gradio looks for it without the space
 
 
 def _inert(match: re.Match[str]) -> str:
@@ -92,11 +110,14 @@ def _inert(match: re.Match[str]) -> str:
         return "&lt;"
     if match["image"]:
         return ""
-    fence, info = match["fence"], match["info"]
-    if fence and not (fence[0] == "`" and "`" in info):
-        words = info.split(maxsplit=1)
+    if match["nameless"]:
+        return "&#91;"
+    if match["before"] is not None:
+        return f"{match['before']}&#91;"
+    if match["fence"]:
+        words = match["info"].split(maxsplit=1)
         grammar = _GRAMMARS.get(words[0].lower(), "") if words else ""
-        return f"{match['lead']}{fence}{grammar}{match['code']}"
+        return f"{match['lead']}{match['fence']}{grammar}{match['code']}"
     return match[0]
 
 

@@ -11,6 +11,7 @@ from typing import Final, Literal, get_args
 from ui.words_first_run import FIRST_RUN
 from ui.words_front_door import FRONT_DOOR
 from ui.words_models import MODELS
+from ui.words_shared_computer import SHARED_COMPUTER
 
 Language = Literal["zh", "en"]
 
@@ -51,7 +52,7 @@ _PAGE: Final[dict[Language, dict[str, str]]] = {
         "wish_lively": "Creative",
         "wish_short": "Short",
         "wish_medium": "Medium",
-        "wishes_note": "Kept in this browser; used from the next question on.",
+        "page_wishes_note": "Kept in this browser; used from the next question on.",
         "placeholder": "Write a message",
         "hint": "Enter sends, Shift + Enter starts a new line.",
         "send": "Send",
@@ -162,14 +163,6 @@ _PAGE: Final[dict[Language, dict[str, str]]] = {
         "temporary": "Temporary chat",
         "temporary_on": "Temporary chat is on: it is not listed here, and the server forgets it by itself.",
         "page_forgotten_in": "This conversation is forgotten on the server in {n} min; your browser keeps it.",
-        "page_forgotten_in_shared": "This conversation is forgotten on the server in {n} min, "
-        "and here when this tab closes.",
-        "page_forgotten_shared": "The server has forgotten this conversation; it is gone here when this tab closes.",
-        "page_shared": "This is a shared computer: keep nothing once the tab is closed",
-        "page_shared_sure": "This deletes {n} conversations kept in this browser. Tick once more to do it.",
-        "page_whose": "Do several people use this computer?",
-        "page_whose_many": "Yes: keep nothing here",
-        "page_whose_mine": "No, it is mine",
         "page_forgotten": "This conversation is in your browser only.",
         "page_forgotten_temporary": "This conversation is forgotten everywhere in {n} min.",
         "page_store_full": "This browser's memory for this page is full: the conversation is not kept here. "
@@ -229,7 +222,7 @@ _PAGE: Final[dict[Language, dict[str, str]]] = {
         "wish_lively": "有创意",
         "wish_short": "简短",
         "wish_medium": "适中",
-        "wishes_note": "只保存在此浏览器中，从下一个问题起生效。",
+        "page_wishes_note": "只保存在此浏览器中，从下一个问题起生效。",
         "placeholder": "输入消息",
         "hint": "按 Enter 发送，按 Shift + Enter 换行。",
         "send": "发送",
@@ -335,13 +328,6 @@ _PAGE: Final[dict[Language, dict[str, str]]] = {
         "temporary": "临时对话",
         "temporary_on": "临时对话已开启：不会列入对话列表，服务器也会自动忘记。",
         "page_forgotten_in": "服务器将在 {n} 分钟后忘记此对话，您的浏览器会保留它。",
-        "page_forgotten_in_shared": "服务器将在 {n} 分钟后忘记此对话，关闭此标签页后这里也不再保留。",
-        "page_forgotten_shared": "服务器已忘记此对话，关闭此标签页后这里也不再保留。",
-        "page_shared": "这是多人共用的电脑：关闭标签页后不保留任何内容",
-        "page_shared_sure": "这会删除此浏览器中保留的 {n} 个对话。再勾选一次即执行。",
-        "page_whose": "这台电脑有多人使用吗？",
-        "page_whose_many": "是，这里不保留内容",
-        "page_whose_mine": "不，只有我用",
         "page_forgotten": "此对话只保存在您的浏览器中。",
         "page_forgotten_temporary": "此对话将在 {n} 分钟后彻底忘记。",
         "page_store_full": "此浏览器留给本页的存储空间已满，这个对话不会被保存。请从列表中删除一些旧对话。",
@@ -365,7 +351,12 @@ _PAGE: Final[dict[Language, dict[str, str]]] = {
     },
 }
 SENTENCES: Final[dict[Language, dict[str, str]]] = {
-    language: _PAGE[language] | FRONT_DOOR[language] | MODELS[language] | FIRST_RUN[language] for language in LANGUAGES
+    language: _PAGE[language]
+    | FRONT_DOOR[language]
+    | MODELS[language]
+    | FIRST_RUN[language]
+    | SHARED_COMPUTER[language]
+    for language in LANGUAGES
 }
 
 

@@ -1,4 +1,6 @@
-"""Columns of numbers stand flush right, also where a model has not marked them so. Knows Markdown's tables only."""
+"""Columns of numbers stand flush right, also where a model has not marked them so, and no cell of a row is lost.
+
+Knows Markdown's tables only."""
 
 from __future__ import annotations
 
@@ -7,35 +9,43 @@ from typing import Final
 
 _RULE: Final = re.compile(r" {0,3}\|?(?: *:?-+:? *\|)* *:?-+:? *\|? *")
 """The line under a table's head."""
-_FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")
+_FENCE: Final = re.compile(r" *(?:(?:[-*+]|\d{1,9}[.)]) +)*(`{3,}|~{3,})")
 _NUMBER: Final = re.compile(r"[-+−~≈]?[$€£¥]? ?\d[\d,. ]*(?:%|[a-zA-Z°]{1,3}|元|万|亿)?")
+_BAR: Final = re.compile(r"(?<!\\)\|")
 _MAX_CHARS: Final = 40
 """A longer cell is no number."""
+_MAX_COLUMNS: Final = 100
+"""A wider table is left as it is: every column is looked at in every row."""
 
 
 def align_numbers(text: str) -> str:
-    """The Markdown with `:` under the heads of columns that hold nothing but numbers. Code is left alone."""
+    """The Markdown with `:` under the heads of columns that hold nothing but numbers. Code is left alone.
+
+    Markdown shows no more cells of a row than the head has: what is too much stands in the last one.
+    """
     if "|" not in text:
         return text
-    lines, fence = text.split("\n"), ""
+    lines, fence, last = text.split("\n"), "", 0
     for at, line in enumerate(lines):
         if mark := _FENCE.match(line):
             if not fence:
                 fence = mark[1]
             elif mark[1].startswith(fence):
                 fence = ""
-        elif not fence and at and "|" in line and "|" in lines[at - 1] and _RULE.fullmatch(line):
-            lines[at] = _marked(line, _rows(lines, at + 1))
+        elif not fence and at and at >= last and "|" in line and "|" in lines[at - 1] and _RULE.fullmatch(line):
+            last = next((n for n in range(at + 1, len(lines)) if "|" not in lines[n]), len(lines))
+            n_columns = len(_cells(line))
+            if n_columns == len(_cells(lines[at - 1])) and n_columns <= _MAX_COLUMNS:
+                rows = [_held(row, n_columns) for row in lines[at + 1 : last]]
+                lines[at:last] = [_marked(line, [_cells(row) for row in rows]), *rows]
     return "\n".join(lines)
 
 
-def _rows(lines: list[str], first: int) -> list[list[str]]:
-    rows = []
-    for line in lines[first:]:
-        if "|" not in line:
-            break
-        rows.append(_cells(line))
-    return rows
+def _held(row: str, n_columns: int) -> str:
+    cells = _cells(row)
+    if len(cells) <= n_columns:
+        return row
+    return _row(row, [*cells[: n_columns - 1], r" \| ".join(cells[n_columns - 1 :])])
 
 
 def _marked(rule: str, rows: list[list[str]]) -> str:
@@ -44,8 +54,13 @@ def _marked(rule: str, rows: list[list[str]]) -> str:
         found = [row[column] for row in rows if column < len(row) and row[column]]
         if ":" not in mark and found and all(len(cell) <= _MAX_CHARS and _NUMBER.fullmatch(cell) for cell in found):
             marks[column] = f"{mark}:"
-    return f"|{'|'.join(marks)}|"
+    return _row(rule, marks)
+
+
+def _row(line: str, cells: list[str]) -> str:
+    """These cells, as far to the right as `line`."""
+    return f"{line[: len(line) - len(line.lstrip())]}|{'|'.join(cells)}|"
 
 
 def _cells(line: str) -> list[str]:
-    return [cell.strip() for cell in line.strip().removeprefix("|").removesuffix("|").split("|")]
+    return [cell.strip() for cell in _BAR.split(line.strip().removeprefix("|").removesuffix("|"))]

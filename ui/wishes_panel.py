@@ -23,7 +23,7 @@ def wishes_html(language: Language) -> str:
         names = {choice: escape(say(language, f"wish_{choice or 'usual'}")) for choice in choices}
         options = (f'<option value="{choice}">{name}</option>' for choice, name in names.items())
         fields.append(_labelled(language, wish, f'<select data-wish="{wish}">{"".join(options)}</select>'))
-    summary, note = escape(say(language, "wishes")), escape(say(language, "wishes_note"))
+    summary, note = escape(say(language, "wishes")), escape(say(language, "page_wishes_note"))
     return f"<details><summary>{summary}</summary>{''.join(fields)}<p>{note}</p></details>"
 
 

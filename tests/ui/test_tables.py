@@ -33,10 +33,31 @@ def test_a_table_that_is_still_written_and_a_row_that_is_too_short():
     assert align_numbers("|a|b|\n|-|-|\n|x|1|\n|y").split("\n")[1] == "|-|-:|"
 
 
+@pytest.mark.parametrize(
+    ("row", "shown"),
+    [
+        ("x | y | z | more", r"|x|y \| z \| more|"),
+        (r"|x|a \| b|", r"|x|a \| b|"),
+        ("|x|`a|b`|", r"|x|`a \| b`|"),
+        ("|x|", "|x|"),
+    ],
+)
+def test_what_is_too_much_for_a_row_goes_into_its_last_cell(row, shown):
+    """Markdown shows no more cells than the head has."""
+    assert align_numbers(f"a | b\n--|--\n{row}").split("\n")[2] == shown
+    assert align_numbers(f"a | b | c\n--|--\n{row}").split("\n")[2] == row, "no table"
+
+
+def test_a_table_in_a_list_stays_there():
+    assert align_numbers("- x\n\n  |a|b|\n  |-|-|\n  |x|1|2|").split("\n")[3:] == ["  |-|-|", r"  |x|1 \| 2|"]
+
+
 CODE = "```\n|a|b|\n|-|-|\n|1|2|\n```"
 
 
-@pytest.mark.parametrize("text", [CODE, "    |a|\n    |-|\n    |1|", "no table", "a | b\n- - -\n1"])
+@pytest.mark.parametrize(
+    "text", [CODE, "- ```\n  |a|\n  |-|\n  |1|2|\n  ```", "    |a|\n    |-|\n    |1|", "no table", "a | b\n- - -\n1"]
+)
 def test_code_and_what_is_no_table_are_left_alone(text):
     assert align_numbers(text) == text
 
@@ -48,3 +69,6 @@ def test_very_odd_texts_are_read_in_no_time(text):
 
 def test_a_very_long_table_is_read_in_no_time():
     assert align_numbers("|a|\n|-|\n" + "|1|\n" * 30_000).startswith("|a|\n|-:|\n|1|")
+    wide = "|-" * 20_000
+    assert align_numbers(f"{wide}\n{wide}\n" + "|\n" * 10_000).startswith(wide)
+    assert align_numbers("|a|\n" + "|-|\n" * 30_000).startswith("|a|\n|-|\n|-|")

@@ -15,6 +15,7 @@
   const isShared = () => inBrowser.get("shared") === "yes";
   const store = () => (isShared() ? sessionStorage : localStorage);
   const kept = () => (isShared() ? inTab : inBrowser);
+  const saying = (key, values) => word(isShared() ? key + "_shared" : key, values);
   const parsed = (key) => {
     try { return JSON.parse(kept().get(key)); } catch { return null; }
   };
@@ -276,16 +277,17 @@
     const known = entries();
     const wanted = find.value.trim().toLowerCase();
     const found = wanted ? known.filter((entry) => has(entry, wanted)) : known;
-    const nothing = element("li", { className: "nothing", textContent: word(known.length ? "page_not_found" : "page_none") });
+    const nothing = element("li", { className: "nothing", textContent: known.length ? word("page_not_found") : saying("page_none") });
     list.replaceChildren(...(found.length ? found.map(itemOf) : [nothing]));
     drawFoot();
   };
   const drawFoot = () => {
     const n = Math.max(1, Math.round((forgottenAt - Date.now()) / 60000));
-    const key = isTemporary() ? "page_forgotten_temporary"
-      : (Date.now() < forgottenAt ? "page_forgotten_in" : "page_forgotten") + (isShared() ? "_shared" : "");
-    const line = chat.turns.length && (forgottenAt || !isTemporary()) ? word(key, { n }) : "";
+    const say = isTemporary() ? word("page_forgotten_temporary", { n })
+      : saying(Date.now() < forgottenAt ? "page_forgotten_in" : "page_forgotten", { n });
+    const line = chat.turns.length && (forgottenAt || !isTemporary()) ? say : "";
     if (forgotten.textContent !== line) forgotten.textContent = line;
+    drawWhose();
     aria(byId("temporary"), "pressed", isTemporary());
     root.dataset.temporary = isTemporary() ? "yes" : "no";
   };
@@ -304,21 +306,28 @@
     if (!yes) before.all.forEach(([id, entry]) => write(id, entry));
     else if (before.entry) write(chat.tab, before.entry);
     fillWishes();
+    drawTick();
     draw();
   };
-  const answer = (key, yes) => {
-    const button = element("button", { textContent: word(key) });
-    button.addEventListener("click", () => { share(yes); whose.hidden = true; drawWhose(); box().focus(); });
+  const answer = (key, yes, values) => {
+    const button = element("button", { textContent: word(key, values) });
+    button.addEventListener("click", () => { share(yes); whose.hidden = true; box().focus(); });
     return button;
   };
-  const drawWhose = () => {
+  const drawTick = () => {
     tick.checked = isShared();
     delete shared.dataset.sure;
     tickWords.textContent = word("page_shared");
-    aria(whose, "label", word("page_whose"));
+  };
+  const drawWhose = () => {
+    const n = ids().length;
+    const key = n ? "page_whose_many_kept" : "page_whose_many";
     whose.hidden ||= !!inBrowser.get("shared");
+    if (whose.dataset.drawn === word(key, { n })) return; // a button that has the focus keeps it
+    whose.dataset.drawn = word(key, { n });
+    aria(whose, "label", word("page_whose"));
     const asked = element("span", { textContent: word("page_whose") });
-    whose.replaceChildren(asked, answer("page_whose_many", true), answer("page_whose_mine", false));
+    whose.replaceChildren(asked, answer(key, true, { n }), answer("page_whose_mine", false));
   };
   tick.addEventListener("change", () => {
     const n = ids().filter((id) => id !== chat.tab).length;
@@ -330,7 +339,6 @@
       return;
     }
     share(tick.checked);
-    drawWhose();
   });
 
   // ---- what is wanted of every answer: fields of the page, kept here, sent with each question --------------------------
@@ -339,12 +347,14 @@
     const wishes = parsed("wishes") || {};
     for (const field of wishFields()) if (field !== document.activeElement) field.value = wishes[field.dataset.wish] || "";
     root.dataset.wishes = Object.keys(wishes).length ? "yes" : "no";
+    const note = document.querySelector("#wishes p");
+    if (note && note.textContent !== saying("page_wishes_note")) note.textContent = saying("page_wishes_note");
   };
   const drawWords = () => {
     fillWishes();
     aria(byId("side"), "label", byId("menu").textContent.trim());
     aria(find, "label", find.placeholder = word("page_find"));
-    drawWhose();
+    drawTick();
     draw();
   };
   const prepare = () => {
@@ -385,7 +395,10 @@
       fillWishes();
     });
     watch(side, fillWishes); // Gradio draws the fields anew, and empty, some time after the language was switched
-    on("storage", ({ key }) => { if (!key || key.startsWith(PREFIX)) draw(); });
+    on("storage", ({ key }) => {
+      if (!key || key.endsWith("-shared")) drawWords(); // another tab was told whose computer this is
+      else if (key.startsWith(PREFIX)) draw();
+    });
     setInterval(drawFoot, 20000);
     drawWords();
   };

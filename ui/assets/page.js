@@ -46,6 +46,11 @@
   const inTab = storage("sessionStorage");
   const inBrowser = storage("localStorage");
 
+  // A grammar that cannot be fetched, or fails: the highlighter goes on without colours, where it would draw nothing.
+  on("vite:preloadError", (event) => {
+    if (`${event.payload?.stack} ${event.payload?.message}`.includes("/prism-")) event.preventDefault();
+  });
+
   // ---- 1. tab and language ---------------------------------------------------------------------------------
   // crypto.randomUUID is missing on a page that is no secure context, which http://<LAN address> is not.
   const randomId = () =>

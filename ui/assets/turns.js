@@ -140,7 +140,7 @@
   // ---- the counter: code points, as the server counts --------------------------------------------------------
   const count = () => {
     const { limit } = chat.config;
-    const n = [...box().value.trim()].length;
+    const n = [...box().value.trimEnd()].length;
     byId("count").dataset.over = n > limit;
     const [shown, most] = [n, limit].map((number) => number.toLocaleString(chat.locale));
     byId("count").textContent = n < limit * 0.8 ? "" : word(n > limit ? "page_over" : "page_count", { n: shown, limit: most });
