@@ -16,9 +16,10 @@ Each stands in `office-chat.toml` by its name, in the environment as `{ENV_PREFI
 as a flag of `app.py`. A flag wins over the environment, the environment over the file. "Live" settings that are
 changed on the admin page act at once, the others when the program starts again.
 
-An unknown name or a bad value in the file stops the start with a sentence. A file that cannot be read any more, or is only the beginning of what it
-was (a power cut), is put aside as `office-chat.toml.damaged`; the last good one, kept beside it as `.good`, takes its place, and terminal and
-admin page say so. To shorten the file on purpose while the program is stopped, delete the `.good` too.
+An unknown name or a bad value in the file stops the start with a sentence. A file that cannot be read any more, or is
+only the beginning of what it was (a power cut), is put aside as `office-chat.toml.damaged`; the last good one, kept
+beside it as `.good`, takes its place, and terminal and admin page say so. To shorten the file on purpose while the
+program is stopped, delete the `.good` too.
 
 | setting | default | what it does | expected | applies |
 | --- | --- | --- | --- | --- |
