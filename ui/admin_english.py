@@ -78,7 +78,7 @@ ENGLISH: Final[dict[str, str]] = {
     "damaged": "Damaged, perhaps by a power cut: {names}. What could last be read of it is in force; the damaged file "
     "lies beside it as .damaged. Delete that when you have looked at it.",
     "rules_last_good": "{name} cannot be read: the rules read before are in force until it is mended.",
-    "no_password": "There is no admin password yet, so this page opens on this PC only. "
+    "no_password": "There is no admin password yet, so only this browser opens this page. "
     "Set one under Access to open it from elsewhere.",
     "pending": "Saved and waiting for a restart: {n} (see Log & restart).",
     "span": "Charts of",
