@@ -116,8 +116,7 @@ class PromptBuilder:
             starts = (i for i in range(first, at + 1) if turns[i].role == "user")
             first = next((s for s in starts if self._n_tokens(system, turns[s:]) <= quarter), at)
         parts, n_folded = self._joined(system, turns[first:])
-        index = 0 if n_folded else len(system)
-        n_shared = self._n_before(index, parts) + n_folded
+        n_shared = self._n_before(len(parts) - len(turns[first:]), parts) + n_folded
         return Prompt(self._tokens(parts), n_shared, first, n_asked > limit)
 
     def _first_kept(self, system: list[_Part], turns: list[_Part], question: int) -> int:

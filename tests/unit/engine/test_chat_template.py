@@ -85,6 +85,12 @@ def test_where_no_system_message_is_taken_the_words_stand_before_the_first_quest
     assert read(builder(NO_SYSTEM).build(CONVERSATION[1:]).token_ids) == "<user:one><model:two><user:three><model:"
 
 
+@pytest.mark.parametrize("turns", [CONVERSATION[1:2], CONVERSATION[1:]])
+def test_without_words_of_the_owner_nothing_that_a_person_says_counts_as_everybodys(turns):
+    prompt = builder(NO_SYSTEM).build([Message("system", ""), *turns])
+    assert read(prompt.token_ids[: prompt.n_shared]) == "<user:"
+
+
 def test_a_system_prompt_that_is_empty_brings_no_words_of_the_models_maker():
     assert "somebody" not in read(builder(WITH_A_MAKER).build([Message("system", ""), Message("user", "q")]).token_ids)
 
