@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from appliance.private_file import good_copy, is_cut_off, write_private, write_sound
+from appliance.private_file import good_copy, is_cut_off, keep_good, write_sound
 
 _log = logging.getLogger(__name__)
 
@@ -82,7 +82,6 @@ class OwnerFile(Generic[Rules]):
 
     def _read_at_start(self) -> None:
         """What could last be read of the file is in force where it cannot be, or is cut off, until it is mended."""
-        copy = good_copy(self.path)
         try:
             content = self.path.read_bytes()
             self._parse(_read(self.path))
@@ -91,12 +90,12 @@ class OwnerFile(Generic[Rules]):
             is_damaged = True
         try:
             if is_damaged:
-                self.rules, self.is_last_good = self._parse(_read(copy)), True
+                self.rules, self.is_last_good = self._parse(_read(good_copy(self.path))), True
                 if is_cut_off(content := self.path.read_bytes(), self.path):
                     self.error = BadRules("it is cut off", "cut_off")
                     self._seen = _state(self.path)
-            elif not copy.exists() or copy.read_bytes() != content:
-                write_private(copy, content)
+            else:
+                keep_good(self.path, content)
         except (BadRules, OSError) as error:
             _log.warning("%s: nothing is kept to fall back on (%s)", self.path.name, type(error).__name__)
 

@@ -52,6 +52,13 @@ def write_sound(path: Path, content: bytes) -> None:
     write_private(good_copy(path), content)
 
 
+def keep_good(path: Path, content: bytes) -> None:
+    """Note `content` as what could last be read of the file. Raises OSError."""
+    copy = good_copy(path)
+    if not copy.exists() or copy.read_bytes() != content:
+        write_private(copy, content)
+
+
 def damaged_files(folder: Path) -> list[str]:
     """Files there that were put aside because they could not be read; their owner deletes them."""
     return sorted(path.name.removesuffix(_DAMAGED) for path in folder.glob(f"*{_DAMAGED}"))
@@ -63,12 +70,11 @@ def read_sound(path: Path, parse: Callable[[bytes], _T]) -> _T:
     Raises OSError, FileNotFoundError among it, and ValueError where there is no good copy either.
     """
     content = path.read_bytes()
-    copy = good_copy(path)
     try:
         value = parse(content)
     except ValueError as error:
         try:
-            good = copy.read_bytes()
+            good = good_copy(path).read_bytes()
             value = parse(good)
         except (OSError, ValueError):
             raise error from None
@@ -78,8 +84,7 @@ def read_sound(path: Path, parse: Callable[[bytes], _T]) -> _T:
             write_private(path, good)
         return value
     with contextlib.suppress(OSError):  # without a copy the file itself still holds
-        if not copy.exists() or copy.read_bytes() != content:
-            write_private(copy, content)
+        keep_good(path, content)
     return value
 
 

@@ -12,12 +12,12 @@ import httpx
 
 from bench.clients import ApiClient, PageClient, close_all, open_pages
 from bench.command import Bench
-from bench.exchange import Exchange
+from bench.exchange import Exchange, together
 from bench.interleave import interleaved
 from bench.program import Program
 from bench.questions import Questions
 from bench.results import Findings, Row
-from bench.stats import Target, percentile
+from bench.stats import Target
 
 NAME = "hostile"
 HELP = "first words of people who chat and pause, and /health, while a script sends the worst bodies"
@@ -75,13 +75,10 @@ async def _phase(url: str, questions: Questions, bench: Bench, is_hostile: bool)
     pages = await open_pages(url, bench.options.people)
     until_s = time.perf_counter() + 60 * bench.options.minutes
     attack = _script(url, until_s) if is_hostile else asyncio.sleep(0, 0)
-    people = asyncio.gather(*(_person(page, questions, until_s, seed) for seed, page in enumerate(pages)))
-    asked, health_max_s, n_attacks = await asyncio.gather(people, _health(url, until_s), attack)
+    people = together([_person(page, questions, until_s, seed) for seed, page in enumerate(pages)])
+    load, health_max_s, n_attacks = await asyncio.gather(people, _health(url, until_s), attack)
     await close_all(pages)
-    exchanges = [exchange for each in asked for exchange in each]
-    good = [exchange for exchange in exchanges if not exchange.failure and exchange.arrivals_s]
-    ttfts_s = [exchange.arrivals_s[0] - exchange.sent_s for exchange in good]
-    return _Phase(percentile(ttfts_s, 0.9), health_max_s, len(exchanges) - len(good), n_attacks)
+    return _Phase(load.ttft_s(0.9), health_max_s, load.n_failed, n_attacks)
 
 
 async def _person(page: PageClient, questions: Questions, until_s: float, seed: int) -> list[Exchange]:

@@ -19,6 +19,7 @@ from types import TracebackType
 import httpx
 import psutil
 
+from appliance.paths import Paths
 from appliance.this_pc import new_link
 from bench.clients import logged_counts
 
@@ -134,7 +135,7 @@ class Program:
 
     def owners_link(self, page: str) -> str:
         """The path of a link that lets a client in as the owner's browser."""
-        return new_link(self._folder / "links.json", page)
+        return new_link(Paths(self._folder).links, page)
 
     def counts(self) -> list[tuple[int, int, int]]:
         """(n_prompt, n_cached, n_decoded) of every request that is over, oldest first."""

@@ -6,14 +6,13 @@ what it died of. The exit code is 0 when one is right; with --each only when non
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from appliance.engine.kernels import BUILT_IN, in_order, label_of, name_of_end
+from appliance.engine.kernels import BUILT_IN, in_order, label_of, modules, name_of_end
 
 TRY = """
 import sys
@@ -32,17 +31,6 @@ NOT_HERE = "not for this CPU"
 _TIMEOUT_S = 60.0
 
 
-def modules() -> dict[str, Path | None]:
-    """Kernels of the installed llama.cpp by name, best first; built into the library where there are no files."""
-    spec = importlib.util.find_spec("llama_cpp")
-    assert spec is not None
-    assert spec.origin is not None
-    package = Path(spec.origin).parent
-    files = [path for folder in (package / "lib", package.parent / "bin") for path in folder.glob("*ggml-cpu-*")]
-    found = {path.stem.partition("ggml-cpu-")[2]: path for path in files if path.suffix in (".so", ".dll")}
-    return {name: found[name] for name in in_order(list(found))} or {BUILT_IN: None}
-
-
 def outcome(module: Path | None) -> str:
     """`right`, or why not."""
     root = Path(__file__).resolve().parent.parent
@@ -59,9 +47,9 @@ def outcome(module: Path | None) -> str:
 
 def main(arguments: list[str]) -> int:
     """See the module."""
-    outcomes = []
-    for name, module in modules().items():
-        outcomes.append(outcome(module))
+    files, outcomes = modules(), []
+    for name in in_order(list(files)) or [BUILT_IN]:
+        outcomes.append(outcome(files.get(name)))
         print(f"{label_of(name)}: {outcomes[-1]}", flush=True)
     is_whole = all(each in ("right", NOT_HERE) for each in outcomes)
     return 0 if "right" in outcomes and (is_whole or "--each" not in arguments) else 1

@@ -115,15 +115,15 @@ class LoginPage:
 
     async def follow(self, request: Request) -> Response:
         """A link that the program has opened or printed: this browser on this PC is the owner's from now on."""
-        given = dict(request.query_params)
+        given, caller = dict(request.query_params), caller_of(request)
+        cookie = None
         try:
-            is_here = caller_of(request).is_loopback
-            cookie = await asyncio.to_thread(self._access.this_pc.take, given.get("token", "")) if is_here else None
+            if caller.is_loopback:
+                cookie = await asyncio.to_thread(self._access.this_pc.take, given.get("token", ""))
         except StartFailed as error:
             _log.error("a link could not be taken: %s", error)
-            cookie = None
-        if cookie is None and not caller_of(request).is_this_pc:
-            detail = "login_link_used" if is_here else "login_link_elsewhere"
+        if cookie is None and not caller.is_this_pc:
+            detail = "login_link_used" if caller.is_loopback else "login_link_elsewhere"
             return self._page(request, {"next": "/admin"}, status=403, detail=detail)
         response = _go_to(local_path(given.get("next", "/")))
         if cookie is not None:

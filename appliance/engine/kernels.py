@@ -73,14 +73,18 @@ def name_of_end(exit_code: int | None) -> str:
     return _WINDOWS_CODES.get((exit_code or 0) & 0xFFFFFFFF, f"exit code {exit_code}")
 
 
+def modules() -> dict[str, Path]:
+    """The installed llama.cpp's modules by name; none where its kernels are built in. Does not load them."""
+    files = [path for path in _files() if path.suffix in (".so", ".dll") and "ggml-cpu-" in path.name]
+    return {path.stem.partition("ggml-cpu-")[2]: path for path in files}
+
+
 @functools.cache
 def build_identity() -> str:
     """Changes with the files of llama.cpp that are installed. Reads no content and does not load them."""
-    spec = importlib.util.find_spec("llama_cpp")
-    if spec is None or spec.origin is None:
+    files = _files()
+    if not files:
         return ""
-    package = Path(spec.origin).parent
-    files = sorted([*package.glob("lib/*"), *package.parent.glob("bin/*ggml*")])
     facts = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
     return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
 
@@ -94,6 +98,15 @@ class Failure:
 
     def __str__(self) -> str:
         return f"{label_of(self.kernels)}: {self.how}"
+
+
+def _files() -> list[Path]:
+    """llama.cpp's libraries, and the modules beside them or where the wheel lays them; none without llama.cpp."""
+    spec = importlib.util.find_spec("llama_cpp")
+    if spec is None or spec.origin is None:
+        return []
+    package = Path(spec.origin).parent
+    return sorted([*package.glob("lib/*"), *package.parent.glob("bin/*ggml*")])
 
 
 def n_passed_over(failures: tuple[Failure, ...]) -> int:

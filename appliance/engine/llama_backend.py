@@ -101,7 +101,7 @@ class LlamaVocabulary:
 class LlamaBackend:
     """A loaded model with its KV cells. Owned by one thread."""
 
-    def __init__(self, config: EngineConfig, announce: Callable[[Kernels], None] | None = None) -> None:
+    def __init__(self, config: EngineConfig, announce: Callable[[Kernels], None] = lambda _kernels: None) -> None:
         """Load the file; raises ModelFileError, and what `make_ready` raises.
 
         `announce` is told of the kernels before they are touched and after they have proved right.
@@ -110,10 +110,9 @@ class LlamaBackend:
         self._errors: list[str] = []
         self._log_callback = llama.llama_log_callback(self._on_log)  # kept: llama.cpp holds only its address
         llama.llama_log_set(self._log_callback, None)
-        tell = announce or (lambda _kernels: None)
         n_threads = thread_count(config)
-        self.kernels = make_ready(config.n_kernels_passed_over, n_threads, lambda name: tell(Kernels(name)))
-        tell(Kernels(self.kernels, are_right=True))
+        self.kernels = make_ready(config.n_kernels_passed_over, n_threads, lambda name: announce(Kernels(name)))
+        announce(Kernels(self.kernels, are_right=True))
         self.instructions = instructions()
         self._model = self._load(config.model_path, config.mlock)
         self.vocabulary = LlamaVocabulary(self._model)

@@ -14,13 +14,11 @@ from typing import Any
 from llama_cpp import llama_cpp as llama
 
 from appliance.engine import llama_trial
-from appliance.engine.kernels import BUILT_IN, in_order
+from appliance.engine.kernels import BUILT_IN, in_order, modules
 from appliance.errors import ModelFileError, NoKernels, WrongNumbers
 
-_FILES = ("libggml-cpu-*.so", "ggml-cpu-*.dll")
 
-
-def make_ready(n_passed_over: int = 0, n_threads: int = 1, announce: Callable[[str], None] | None = None) -> str:
+def make_ready(n_passed_over: int = 0, n_threads: int = 1, announce: Callable[[str], None] = lambda _name: None) -> str:
     """Before the first model: load the best kernels left and let them compute. Returns their name.
 
     Args:
@@ -32,7 +30,6 @@ def make_ready(n_passed_over: int = 0, n_threads: int = 1, announce: Callable[[s
         NoKernels: none is left.
         ModelFileError: llama.cpp is not whole.
     """
-    announce = announce or _say_nothing
     name = _load(n_passed_over, announce)
     llama.llama_backend_init()  # last: without kernels it looks for some in the folder we were started from
     error = llama_trial.largest_error(n_threads)
@@ -47,18 +44,18 @@ def _load(n_passed_over: int, announce: Callable[[str], None]) -> str:
             raise NoKernels("this llama.cpp has one kind of kernels only, and they do not run here")
         announce(BUILT_IN)
         return BUILT_IN
-    modules = {_name_of(path): path for folder in kernel_folders() for path in _modules(folder)}
-    if not modules:
+    files = modules()
+    if not files:
         raise ModelFileError(
             _library_folder(),
             "llama.cpp finds no part of itself there that this CPU can run",
-            "Unpack the program again, in full, and let a virus scanner leave its folder alone.",
+            llama_trial.UNPACK_AGAIN,
         )
-    for name in in_order(list(modules), n_passed_over):
+    for name in in_order(list(files), n_passed_over):
         announce(name)
-        if load_module(str(modules[name])):
+        if load_module(str(files[name])):
             return name
-    raise NoKernels(f"none of {', '.join(in_order(list(modules)))} is left for this CPU")
+    raise NoKernels(f"none of {', '.join(in_order(list(files)))} is left for this CPU")
 
 
 def load_module(path: str) -> bool:
@@ -72,29 +69,11 @@ def load_module(path: str) -> bool:
     return bool(load(path.encode()))
 
 
-def kernel_folders() -> list[Path]:
-    """Folders with kernels as files of their own: beside the library, or where the wheel lays them."""
-    places = (_library_folder(), Path(llama.__file__).parent.parent / "bin")
-    return [place for place in places if _modules(place)]
-
-
 def instructions() -> str:
     """What llama.cpp says that its kernels use, as `SSE3 SSSE3 AVX AVX2 ...`."""
     told = llama.llama_print_system_info().decode("utf-8", errors="ignore")
     words = (part.split("=") for part in told.replace(":", "|").split("|"))
     return " ".join(pair[0].strip() for pair in words if len(pair) == 2 and pair[1].strip() == "1")
-
-
-def _modules(folder: Path) -> list[Path]:
-    return [path for pattern in _FILES for path in folder.glob(pattern)]
-
-
-def _name_of(module: Path) -> str:
-    return module.stem.partition("ggml-cpu-")[2]
-
-
-def _say_nothing(_kernels: str) -> None:
-    """Nobody waits for it."""
 
 
 def _n_backends() -> int:

@@ -27,6 +27,8 @@ TOLERANCE: Final = 0.04
 to 8 bits, each in its own way; where one type of weights is computed wrong it is 0.2 and more."""
 REFERENCE: Final = Path(__file__).with_name("trial_reference.npy")
 """What exact arithmetic comes to; packaging/trial_reference.py has written it."""
+UNPACK_AGAIN: Final = "Unpack the program again, in full, and let a virus scanner leave its folder alone."
+"""What helps where a part of llama.cpp is missing."""
 N_SLOTS: Final = 16
 N_BEFORE: Final = 8
 """Tokens that every conversation has before the step: with one alone there is nothing to attend to."""
@@ -38,8 +40,7 @@ def largest_error(n_threads: int) -> float:
     try:
         known = np.load(REFERENCE)
     except (OSError, ValueError) as error:
-        remedy = "Unpack the program again, in full, and let a virus scanner leave its folder alone."
-        raise ModelFileError(REFERENCE, "is missing or damaged", remedy) from error
+        raise ModelFileError(REFERENCE, "is missing or damaged", UNPACK_AGAIN) from error
     found = evaluate(n_threads)
     if found is None or not np.isfinite(found).all():
         return float("inf")

@@ -14,6 +14,7 @@ from pathlib import Path
 import httpx
 import psutil
 
+from appliance.paths import Paths
 from appliance.this_pc import new_link
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -92,7 +93,7 @@ class Program:
 
     def owners_link(self, page: str = "/admin") -> str:
         """What the program opens on its owner's screen."""
-        return self.url + new_link(self.data_dir / "links.json", page)
+        return self.url + new_link(Paths(self.data_dir).links, page)
 
     def status(self, path: str, key: str = "") -> int | None:
         """The status of a GET; None while nobody listens."""

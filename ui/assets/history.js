@@ -87,9 +87,12 @@
     if (wishes) headers.set("X-Wishes", encodeURIComponent(wishes));
     // Not by the clock alone: a program that was started again has forgotten sooner.
     if (!chat.turns.length || (await chat.place().catch(() => ({}))).n_turns !== 0) return;
-    let { turns } = chat;
     // No model here reads further back than that, and the program takes no more.
-    while (turns.length > 1 && JSON.stringify(turns).length > 300_000) turns = turns.slice(1);
+    const sizes = chat.turns.map((turn) => JSON.stringify(turn).length + 1);
+    let size = sizes.reduce((sum, each) => sum + each, 1);
+    let first = 0;
+    for (; size > 300_000 && first < sizes.length - 1; first += 1) size -= sizes[first];
+    const turns = chat.turns.slice(first);
     await window.fetch("conversation", { method: "PUT", body: JSON.stringify({ turns }) }).catch(() => null);
   };
   let isShown = () => {};
@@ -320,9 +323,10 @@
     tickWords.textContent = word("page_shared");
   };
   const drawWhose = () => {
+    whose.hidden ||= !!inBrowser.get("shared");
+    if (whose.hidden) return;
     const n = ids().length;
     const key = n ? "page_whose_many_kept" : "page_whose_many";
-    whose.hidden ||= !!inBrowser.get("shared");
     if (whose.dataset.drawn === word(key, { n })) return; // a button that has the focus keeps it
     whose.dataset.drawn = word(key, { n });
     aria(whose, "label", word("page_whose"));
