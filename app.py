@@ -157,7 +157,7 @@ def build_page(appliance: Appliance, paths: Paths) -> tuple[FastAPI, Page]:
         make_first_run_router(house_of(appliance)),
         make_upload_router(appliance.models, language),
     ]
-    app = make_app(routers, persons, appliance.access, in_both)
+    app = make_app(routers, persons, appliance.access, in_both, lambda: appliance.limits.address_share)
     admin_page.mount(app, appliance, language)
     page = interface.build(chat, settings, persons, limits)
     interface.mount(app, page, settings, persons)

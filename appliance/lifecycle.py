@@ -13,11 +13,12 @@ from appliance.answer_cache import AnswerCache
 from appliance.block_list import BlockList
 from appliance.chat import ChatService
 from appliance.desk import Desk
-from appliance.engine.client import EngineClient
+from appliance.engine.client import EngineClient, EngineState
 from appliance.engine.config import EngineConfig
 from appliance.engine.cpu import thread_count
 from appliance.engine.request import EngineInfo
 from appliance.engine.step_down import StepDown
+from appliance.engine.try_out import try_out
 from appliance.errors import EngineFailed, ModelFileError, NotReady, StartFailed
 from appliance.front_door import FrontDoor
 from appliance.janitor import keep_house
@@ -71,7 +72,7 @@ class Appliance:
         self.persons = Persons(secret)
         self.door = FrontDoor(paths.front_door, settings.host, settings.port, settings.lan_name)
         self.access = Access.of(settings, paths, self.persons, secret, self._announced_name)
-        self.limits = RateLimits(settings.questions_per_minute, settings.questions_per_minute_and_address)
+        self.limits = RateLimits(*_limits(settings))
         sweep_uploads(paths.models)
         self.models = ModelLibrary(settings, paths, Running(self._present_source, self._engine_info, self.use_model))
         self.self_test = SelfTest(self, paths)
@@ -122,10 +123,13 @@ class Appliance:
     async def use_model(self, source: Path) -> EngineInfo:
         """Let another model answer; running answers end first, new ones wait, conversations stay.
 
-        Raises as EngineClient.switch does; then the present one goes on.
+        It is tried first while the present one answers. Raises as EngineClient.switch does; then the present goes on.
         """
         file = await asyncio.to_thread(_form_to_load, source, self.settings, self._paths)
-        info = await self.engine.switch(self._engine_config(file))
+        config = self._engine_config(file)
+        if self.engine.state is EngineState.READY:
+            await try_out(config, self.kernels.failures)
+        info = await self.engine.switch(config)
         self.model_source, self.model_path, self.failed_model = source, file, None
         await asyncio.to_thread(self._note_model)
         return info
@@ -191,7 +195,12 @@ class Appliance:
         return self.door.local_name
 
     def _use_limits(self, settings: Settings) -> None:
-        self.limits.use(settings.questions_per_minute, settings.questions_per_minute_and_address)
+        self.limits.use(*_limits(settings))
+
+
+def _limits(settings: Settings) -> tuple[int, int, float]:
+    share = settings.address_share / 100
+    return settings.questions_per_minute, settings.questions_per_minute_and_address, share
 
 
 def _known(settings: Settings, paths: Paths) -> Known:

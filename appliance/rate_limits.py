@@ -30,14 +30,18 @@ Bucket = tuple[RateLimitItem, str]
 class RateLimits:
     """Questions and wrong passwords, each in a moving window."""
 
-    def __init__(self, questions_per_minute: int, questions_per_minute_and_address: int) -> None:
+    def __init__(
+        self, questions_per_minute: int, questions_per_minute_and_address: int, address_share: float = 0
+    ) -> None:
         """0: no limit."""
-        self.use(questions_per_minute, questions_per_minute_and_address)
+        self.use(questions_per_minute, questions_per_minute_and_address, address_share)
         self._storage = MemoryStorage()
         self._limiter = MovingWindowRateLimiter(self._storage)
 
-    def use(self, questions_per_minute: int, questions_per_minute_and_address: int) -> None:
+    def use(self, questions_per_minute: int, questions_per_minute_and_address: int, address_share: float = 0) -> None:
         """Other limits; questions are counted from nothing then."""
+        self.address_share = address_share
+        """Of one core, for throttle.py."""
         self._of_one = questions_per_minute
         self._of_an_address = questions_per_minute_and_address
 

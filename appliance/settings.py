@@ -73,6 +73,15 @@ class Settings(BaseModel):
     questions_per_minute_and_address: int = _row(
         200, "Questions all people behind one address may ask in a minute; 0: no limit.", live=True, ge=0, le=100_000
     )
+    address_share: float = _row(
+        5,
+        "CPU time all people behind one address may take from the page's process in the long run, of one core, answers "
+        "as they are read not counted; more of it waits. 0: no limit.",
+        unit="percent",
+        live=True,
+        ge=0,
+        le=100,
+    )
     data_dir: str = _row("", "Folder for models, logs and the settings file; empty: the platform's own.")
     model: str = _row(
         "",

@@ -28,6 +28,7 @@ from appliance.errors import (
 from appliance.hosts import is_foreign, parse_authority
 from appliance.log import where
 from appliance.person import PersonCookie, Persons
+from appliance.throttle import Throttle
 
 _log = logging.getLogger(__name__)
 
@@ -191,10 +192,16 @@ class BodyLimit:
         return JSONResponse(error_body(text, kind="invalid_request_error", code=InputTooLong.code), status_code=413)
 
 
-def make_app(routers: Sequence[APIRouter], persons: Persons, access: Access, sentence: Callable[[str], str]) -> FastAPI:
+def make_app(
+    routers: Sequence[APIRouter],
+    persons: Persons,
+    access: Access,
+    sentence: Callable[[str], str],
+    share: Callable[[], float] = float,
+) -> FastAPI:
     """The app the page is mounted on: no schema, no documentation pages, our routes before anything else.
 
-    `sentence` tells a person what a refusal's code means, in every language.
+    `sentence` tells a person what a refusal's code means, in every language; `share`: see Throttle.
     """
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
     for router in routers:
@@ -204,6 +211,7 @@ def make_app(routers: Sequence[APIRouter], persons: Persons, access: Access, sen
     app.add_middleware(PersonCookie, persons=persons)
     app.add_middleware(BodyLimit, sentence=sentence)
     app.add_middleware(Doorkeeper, access=access, sentence=sentence)
+    app.add_middleware(Throttle, share=share, sentence=sentence)
     app.add_middleware(SecurityHeaders)
     return app
 

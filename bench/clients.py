@@ -31,9 +31,13 @@ def _tls() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-def _http(base_url: str, headers: Mapping[str, str] | None = None) -> httpx.AsyncClient:
+def http_client(base_url: str, headers: Mapping[str, str] | None = None, address: str = "") -> httpx.AsyncClient:
+    """`address`: of this PC, that the connections come from."""
+    transport = httpx.AsyncHTTPTransport(
+        verify=_tls(), trust_env=False, limits=_UNLIMITED, local_address=address or None
+    )
     return httpx.AsyncClient(
-        base_url=base_url, headers=headers, timeout=_TIMEOUT_S, limits=_UNLIMITED, trust_env=False, verify=_tls()
+        base_url=base_url, headers=headers, timeout=_TIMEOUT_S, transport=transport, trust_env=False
     )
 
 
@@ -41,7 +45,7 @@ class ApiClient:
     """Speaks to any server of chat completions, ours or a peer's."""
 
     def __init__(self, base_url: str, key: str = "") -> None:
-        self._http = _http(base_url, {"authorization": f"Bearer {key}"} if key else None)
+        self._http = http_client(base_url, {"authorization": f"Bearer {key}"} if key else None)
 
     async def ask(
         self,
@@ -98,8 +102,10 @@ class ApiClient:
 class PageClient:
     """One person with one tab, in the protocol of the page's own front end."""
 
-    def __init__(self, base_url: str) -> None:
-        self._http = _http(base_url, {"x-tab": secrets.token_urlsafe(16), "accept-language": "en"})
+    def __init__(self, base_url: str, address: str = "") -> None:
+        """`address`: see http_client."""
+        headers = {"x-tab": secrets.token_urlsafe(16), "accept-language": "en"}
+        self._http = http_client(base_url, headers, address)
         self._session = secrets.token_hex(6)
         self._events: dict[str, int] = {}
         self._commit = ""
@@ -176,10 +182,11 @@ class AdminPage:
 
     def __init__(self, base_url: str, link: str) -> None:
         """`link`: the path of one that lets the owner's browser in."""
-        self._http = _http(base_url, {"x-lang": "en"})
+        self._http = http_client(base_url, {"x-lang": "en"})
         self._link = link
         self._session = secrets.token_hex(6)
         self._asking: list[asyncio.Task[None]] = []
+        self._events: dict[str, int] = {}
 
     async def open(self) -> AdminPage:
         """Load it, and begin to ask. There must be no admin password."""
@@ -187,6 +194,7 @@ class AdminPage:
         (await self._http.get("/admin/en/")).raise_for_status()
         config = (await self._http.get("/admin/en/config")).json()
         values = {part["id"]: part["props"].get("value") for part in config["components"]}
+        self._events = {event["api_name"]: event["id"] for event in config["dependencies"] if event["api_name"]}
         for event in config["dependencies"]:
             ticks = [values[target] for target, name in event["targets"] if name == "tick"]
             if ticks:
@@ -204,10 +212,25 @@ class AdminPage:
         if failures := [end for end in ended if isinstance(end, Exception)]:
             raise failures[0]
 
+    async def use_model(self, name: str) -> bool:
+        """Look at the models and choose the one of that name; whether it was offered."""
+        parts = await self._run({"data": [], "fn_index": self._events["look_at_models"], "session_hash": self._session})
+        offered = [key for part in parts if isinstance(part, dict) for label, key in part.get("choices") or ()]
+        chosen = [key for key in offered if name in key]
+        for key in chosen[:1]:
+            body = {"data": [key], "fn_index": self._events["use_model"], "session_hash": self._session}
+            await self._run(body)
+        return bool(chosen)
+
     async def _ask(self, body: dict[str, Any], every_s: float) -> None:
         while True:
-            (await self._http.post("/admin/en/gradio_api/run/predict", json=body)).raise_for_status()
+            await self._run(body)
             await asyncio.sleep(every_s)
+
+    async def _run(self, body: dict[str, Any]) -> list[Any]:
+        reply = await self._http.post("/admin/en/gradio_api/run/predict", json=body)
+        data: list[Any] = reply.raise_for_status().json()["data"]
+        return data
 
 
 async def open_pages(base_url: str, n_pages: int) -> list[PageClient]:

@@ -33,6 +33,7 @@ _FOR_MANY_CLIENTS: dict[str, object] = {
     "keyless_here": True,
     "questions_per_minute": 0,
     "questions_per_minute_and_address": 0,
+    "address_share": 0,
     "answer_cache_scope": "off",
     "quick_answers": False,
 }

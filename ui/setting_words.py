@@ -17,7 +17,7 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
     "style": ("temperature", "top_p", "top_k", "repetition_penalty"),
     "people": (
         *("max_batch_size", "queue_size", "max_answers_per_person"),
-        *("questions_per_minute", "questions_per_minute_and_address"),
+        *("questions_per_minute", "questions_per_minute_and_address", "address_share"),
     ),
     "forget": ("session_ttl_s", "disconnect_grace_s", "disconnect_grace_busy_s"),
     "known": ("quick_answers", "answer_cache_scope", "answer_cache_ttl_s", "answer_cache_mb"),
@@ -101,6 +101,10 @@ _WORDS: Final[dict[str, tuple[str, str, str]]] = {
     "questions_per_minute_and_address": (
         *("Questions a minute from one address", "每个地址每分钟的问题"),
         "同一地址后面的所有人每分钟的问题数；0：不限。",
+    ),
+    "address_share": (
+        *("Share of one address, in percent", "每个地址的处理时间上限（百分比）"),
+        "同一地址后面的所有人长期可占用网页进程的处理时间（以一个核心计），阅读回答不计；超出的请求会等待。0：不限。",
     ),
     "session_ttl_s": ("Unused conversations are kept", "对话保留时间", "无人使用的对话在服务器上保留多久。"),
     "disconnect_grace_s": ("Answer without a reader", "无人阅读的回答", "没有读者的回答还会继续写多久。"),

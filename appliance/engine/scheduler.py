@@ -36,6 +36,11 @@ _MIN_CHUNK = 16
 _SAFETY = 0.85
 """Share of the longest allowed gap that a step may be planned to take."""
 _SHORT_STEP_S = 0.35
+_LONELY_STEP_S = 0.06
+"""Where one or two prompts take many steps, they fill a step to this length only, or to `_LONELY_SHARE` times what one
+answer takes: whoever comes meanwhile is read in the next one. More of them are read sooner in longer steps."""
+_LONELY_SHARE = 5.0
+_N_LONELY = 2
 _DECODE_SHARE = 3.0
 """A step is planned to take this many times what its running answers alone take, if that is within the gap: prompts
 then get two thirds of the time, and first words leave in small lots."""
@@ -113,7 +118,7 @@ class Scheduler:
             if now_s - sequence.arrived_s > limit_s:
                 ranked.append(((share, 0, sequence.arrived_s), sequence))
             else:
-                ranked.append(((share, 1 if sequence.in_conversation else 2, sequence.n_to_compute), sequence))
+                ranked.append(((share, 1 if self._goes_first(sequence) else 2, sequence.n_to_compute), sequence))
         return [sequence for _, sequence in sorted(ranked, key=itemgetter(0))]
 
     def place_next(self, now_s: float) -> Sequence | None:
@@ -158,8 +163,11 @@ class Scheduler:
         holds_up_others = n_decoding > 0 and self._somebody_waits_for_a_slot()
         counts: dict[Sequence, int] = {}
         turns = self._reading_turns(now_s)
+        n_left_out = self._n_left_out(budget)
         for sequence in sorted(self._prompts(), key=lambda s: (turns[s], s.placed)):
             n_chunk = min(sequence.n_chunk, budget)
+            if n_chunk < sequence.n_to_compute:
+                n_chunk = min(n_chunk, max(0, budget - n_left_out))
             if holds_up_others and self._is_long(sequence) and turns[sequence].is_in_line:
                 n_chunk = min(n_chunk, 1)
             counts[sequence] = n_chunk
@@ -206,8 +214,12 @@ class Scheduler:
             elif now_s - sequence.arrived_s > patience_s:
                 turns[sequence] = _Turn(share, False, False, sequence.arrived_s)
             else:
-                turns[sequence] = _Turn(share, True, not sequence.in_conversation, sequence.n_to_compute)
+                turns[sequence] = _Turn(share, True, not self._goes_first(sequence), sequence.n_to_compute)
         return turns
+
+    def _goes_first(self, sequence: Sequence) -> bool:
+        """In mid-conversation, and read within a step: a long text is nobody's next word."""
+        return sequence.in_conversation and sequence.n_to_compute * self._cost.prompt_row_s <= _SHORT_STEP_S
 
     def _is_long(self, sequence: Sequence) -> bool:
         return sequence.n_to_compute * self._cost.prompt_row_s > _LONG_PROMPT_S
@@ -216,6 +228,15 @@ class Scheduler:
         """Somebody who has nothing running, while everything is taken."""
         served = {s.request.person for s in self.running}
         return len(self.running) >= self._rules.n_slots and any(s.request.person not in served for s in self.waiting)
+
+    def _n_left_out(self, budget: int) -> int:
+        """Rows of this budget that are left empty rather than filled with a prompt that goes on after them."""
+        n_long = sum(s.n_to_compute > budget for s in [*self._prompts(), *self.waiting])
+        if not 0 < n_long <= _N_LONELY:
+            return 0
+        lonely_s = max(_LONELY_STEP_S, _LONELY_SHARE * self._cost.decode_s(1))
+        n_decoding = self._n_decoding()
+        return max(0, budget - max(_MIN_CHUNK, self._cost.prompt_rows_within(lonely_s, n_decoding)))
 
     def _prompt_budget(self) -> int:
         """Prompt rows of the next step: as many as keep it within its planned length."""

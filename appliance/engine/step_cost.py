@@ -7,6 +7,10 @@ _WEIGHT = 0.2
 _FIRST_GUESS_S = 0.001
 """Of a prompt row, until the first one has been seen: too large a step then delays nobody."""
 
+_CLEARLY = 1.5
+_MANY_ROWS = 64
+"""Fewer prompt rows teach only where they make the step that much longer: what its answers cost is a guess too."""
+
 
 class StepCost:
     """Running means in seconds: one for each number of decoding rows, one for a prompt row."""
@@ -23,7 +27,7 @@ class StepCost:
         self.step_s = _mean(self.step_s or elapsed_s, elapsed_s)
         if n_prompt == 0:
             self._decode_s[n_decoding] = _mean(self._decode_s.get(n_decoding, elapsed_s), elapsed_s)
-        elif n_prompt >= 8:
+        elif n_prompt >= _MANY_ROWS or (n_prompt >= 8 and elapsed_s >= _CLEARLY * self.decode_s(n_decoding)):
             row_s = max(1e-5, (elapsed_s - self.decode_s(n_decoding)) / n_prompt)
             self.prompt_row_s = _mean(self.prompt_row_s, row_s) if self._has_seen_prompts else row_s
             self._has_seen_prompts = True

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import gguf
 import pytest
 
 from appliance.answer import Answer
@@ -100,14 +99,14 @@ async def test_ten_people_lose_nothing_while_the_model_changes(tmp_path, other, 
         assert [entry.answers for entry in appliance.models.entries()] == [True, False]
 
 
-async def test_a_model_the_engine_does_not_know_goes_back_and_is_not_remembered(tmp_path, starter_model):
+@pytest.mark.parametrize("has_memory", [True, False])
+async def test_a_model_without_one_of_its_layers_goes_back_and_is_not_remembered(tmp_path, monkeypatch, has_memory):
+    """Where memory allows two models it is tried beside the one that answers, which does not even pause."""
+    monkeypatch.setattr("appliance.engine.try_out.available_ram_bytes", lambda: 10**12 if has_memory else 0)
     async with running(tmp_path / "data") as appliance:
-        before = appliance.engine.info
+        source, before = appliance.model_source, appliance.engine.info
         strange = Path(appliance.settings.data_dir) / "models" / "strange.gguf"
-        writer = gguf.GGUFWriter(strange, "nothing-anybody-knows")
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.close()
+        strange.write_bytes(source.read_bytes().replace(b"blk.5.ffn_down.weight", b"blk.5.ffn_none.weight", 1))
         asked = [await ask(appliance, n, f"What is {n}?") for n in range(N_PEOPLE)]
         changing = asyncio.create_task(appliance.models.choose(strange))
         await all_ended(asked)
@@ -122,4 +121,5 @@ async def test_a_model_the_engine_does_not_know_goes_back_and_is_not_remembered(
         fresh = await ask(appliance, 99, "What is a bird?")
         await all_ended([fresh])
         assert fresh.finish in ENDS
-        assert appliance.model_source == starter_model
+        assert appliance.model_source == source
+        assert (after.pid == before.pid) is has_memory

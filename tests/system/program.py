@@ -22,7 +22,12 @@ START_S = 60.0
 ENGINE_ALONE: dict[str, object] = {"answer_cache_scope": "off", "quick_answers": False}
 UNNAMED: dict[str, object] = {"lan_name": ""}
 """Many programs of the tests run at a time, and one network has one office-chat.local."""
-AT_EASE: dict[str, object] = {"keyless_here": True, "questions_per_minute": 0, "questions_per_minute_and_address": 0}
+AT_EASE: dict[str, object] = {
+    "keyless_here": True,
+    "questions_per_minute": 0,
+    "questions_per_minute_and_address": 0,
+    "address_share": 0,
+}
 """All the tests' people and programs are one address."""
 
 

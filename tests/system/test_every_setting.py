@@ -40,6 +40,7 @@ BEGINNING = {
     "disconnect_grace_busy_s": 1,
     "questions_per_minute": 0,
     "questions_per_minute_and_address": 0,
+    "address_share": 0,
 }
 RULE = '[[rule]]\nquestions = ["where am I"]\nanswer = "In {office_name}."\n'
 HOUR_AGO_S = 3600.0
@@ -197,7 +198,7 @@ SEEN: dict[str, tuple[str, Look, Any, Any]] = {
 ELSEWHERE = {
     "tests/unit/test_live_settings.py": (
         *("disconnect_grace_s", "disconnect_grace_busy_s", "answer_cache_ttl_s", "short_answer_tokens"),
-        *("shorter_answers_wait_s", "shorter_history_wait_s", "saved_only_wait_s", "busy_wait_s"),
+        *("shorter_answers_wait_s", "shorter_history_wait_s", "saved_only_wait_s", "busy_wait_s", "address_share"),
     ),
     "tests/system/test_starter_model.py": ("temperature", "top_p", "top_k", "repetition_penalty"),
 }

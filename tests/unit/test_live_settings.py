@@ -14,12 +14,14 @@ from appliance.answer_cache import AnswerCache
 from appliance.engine.request import Running, SamplingParams
 from appliance.errors import AlreadyAnswering, Busy, TooFast
 from appliance.hosts import Authority
+from appliance.lifecycle import Appliance
 from appliance.paths import Paths
 from appliance.person import Persons
 from appliance.pressure import Rung
 from appliance.quick_answers import QuickAnswers
 from appliance.rate_limits import RateLimits
 from appliance.replies import Known
+from appliance.settings import Settings
 from appliance.wishes import Wishes
 from tests.unit.chat_bench import ANN, BOB, Bench
 from tests.unit.engine_double import settle
@@ -30,6 +32,15 @@ WAITS = ("shorter_answers_wait_s", "shorter_history_wait_s", "saved_only_wait_s"
 
 def change(bench: Bench, **changes: Any) -> None:
     bench.chat.use(bench.settings.model_copy(update=changes))
+
+
+def test_the_share_of_an_address(tmp_path):
+    settings = Settings(backend="echo", address_share=20, data_dir=str(tmp_path))
+    appliance = Appliance(settings, Paths(tmp_path))
+    assert appliance.limits.address_share == 0.2
+    for use in appliance.store.users:
+        use(settings.model_copy(update={"address_share": 0}))
+    assert appliance.limits.address_share == 0
 
 
 async def test_the_system_prompt():

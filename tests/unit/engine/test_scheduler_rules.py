@@ -194,13 +194,34 @@ def test_prompts_are_read_one_after_another_so_that_first_words_leave_early():
     assert counts == {"p0": 40, "p1": 2}
 
 
-def test_a_long_prompt_does_not_keep_shorter_ones_from_a_slot_and_is_read_after_them():
+@pytest.mark.parametrize(("n_pastes", "n_filling"), [(1, 0), (2, 0), (3, 12)])
+def test_a_long_prompt_does_not_keep_shorter_ones_from_a_slot_and_is_read_after_them(n_pastes, n_filling):
+    """One or two do not even lengthen the step of the short one; where there are more, everybody's time counts."""
     queue = scheduler(costing(prompt_row_s=0.35 / 42.5))  # 42 prompt rows a step while nobody is being answered
-    queue.add(sequence("paste", n_prompt=500))
+    for i in range(n_pastes):
+        queue.add(sequence(f"paste{i}", n_prompt=500))
     place_all(queue)
     queue.add(sequence("short", n_prompt=30, arrived_s=0.1))
     assert place_all(queue, now_s=0.1) == ["short"]
-    assert {s.request_id: n for s, n in queue.next_step(0.1).rows} == {"paste": 12, "short": 30}
+    counts = {s.request_id: n for s, n in queue.next_step(0.1).rows}
+    assert counts.pop("short") == 30
+    assert sum(counts.values()) == n_filling
+
+
+def test_a_long_prompt_by_itself_is_read_in_short_steps_so_that_whoever_comes_does_not_wait():
+    queue = scheduler(costing(prompt_row_s=0.002))
+    queue.add(sequence("paste", n_prompt=500))
+    place_all(queue)
+    assert queue.next_step(0.0).n_prompt == 30  # 0.06 s
+
+
+def test_a_long_prompt_in_mid_conversation_does_not_keep_newcomers_waiting():
+    queue = scheduler(costing(prompt_row_s=0.005))
+    queue.add(sequence("paste", n_prompt=500, in_conversation=True))
+    place_all(queue)
+    queue.add(sequence("new", n_prompt=30, arrived_s=0.1))
+    assert place_all(queue, now_s=0.1) == ["new"]
+    assert [s.request_id for s, _ in queue.next_step(0.1).rows] == ["new"]
 
 
 def test_a_long_prompt_is_read_before_shorter_ones_once_it_waited_twice_its_reading_time():
@@ -209,7 +230,8 @@ def test_a_long_prompt_is_read_before_shorter_ones_once_it_waited_twice_its_read
     queue.add(sequence("short", n_prompt=30, arrived_s=2.0))
     place_all(queue, now_s=2.0)
     assert next(s.request_id for s, n in queue.next_step(2.1).rows if n == 30) == "short"
-    assert [s.request_id for s, _ in queue.next_step(2.2).rows] == ["paste"]
+    counts = {s.request_id: n for s, n in queue.next_step(2.2).rows}
+    assert counts == {"paste": 16, "short": 30}  # its own part of the step first
 
 
 def test_a_persons_second_prompt_is_read_after_everybody_elses_first_however_long_it_waited():
