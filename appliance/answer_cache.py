@@ -18,11 +18,11 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import diskcache
-from diskcache.core import MODE_PICKLE
 
+from appliance.engine.bytes_disk import BytesDisk
 from appliance.log import where
 from appliance.private_file import write_private
 
@@ -258,7 +258,7 @@ class _Disk:
         self._directory.chmod(0o700)
         self._cache = diskcache.Cache(
             str(self._directory),
-            disk=_BytesDisk,
+            disk=BytesDisk,
             size_limit=self._limit_bytes,
             timeout=_BUSY_S,
             tag_index=True,
@@ -282,23 +282,6 @@ class _Disk:
         if not self._is_refusing:
             _log.warning("saved answers: the disk refused (%s), going on without", type(error).__name__)
         self._is_refusing = True
-
-
-class _BytesDisk(diskcache.Disk):  # type: ignore[misc]  # diskcache ships no types
-    """diskcache's way to files, without pickle: whoever can write the folder could put code into one."""
-
-    def get(self, key: Any, raw: bool) -> Any:
-        """A key; ours are text."""
-        return super().get(key, True) if raw else ""
-
-    def store(self, value: Any, read: bool, key: Any = diskcache.UNKNOWN) -> Any:
-        """Bytes only."""
-        assert isinstance(value, bytes)
-        return super().store(value, read, key=key)
-
-    def fetch(self, mode: int, filename: str | None, value: Any, read: bool) -> Any:
-        """A value; None for what would have to be unpickled."""
-        return None if mode == MODE_PICKLE else super().fetch(mode, filename, value, read)
 
 
 class _Pins:

@@ -37,6 +37,13 @@ _ASKS_FOR_NOTHING: dict[str, tuple[Any, ...]] = {
     "logit_bias": ({},),
     "response_format": ({"type": "text"},),
     "store": (False,),
+    "top_logprobs": (0,),
+    "tools": ([],),
+    "tool_choice": ("none", "auto"),
+    "parallel_tool_calls": (False, True),
+    "modalities": (["text"],),
+    "service_tier": ("auto", "default"),
+    "metadata": ({},),
 }
 """Parameters that are not supported, with the values some clients send always and that change nothing."""
 
@@ -107,6 +114,14 @@ class ChatRequest(_Strict):
     stop: Stop | list[Stop] | None = None
     user: Name | None = None
     """For whom the program asks: each has a share and conversations of its own."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_length(cls, data: Any) -> Any:
+        """Where a client names the longest answer in both ways, the newer one counts."""
+        if isinstance(data, dict) and {"max_tokens", "max_completion_tokens"} <= data.keys():
+            return {name: value for name, value in data.items() if name != "max_tokens"}
+        return data
 
     @property
     def stops(self) -> tuple[str, ...]:

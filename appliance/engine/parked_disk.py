@@ -22,6 +22,7 @@ import diskcache
 import numpy as np
 from numpy.typing import NDArray
 
+from appliance.engine.bytes_disk import BytesDisk
 from appliance.engine.prefix_cache import KvState, Owner
 
 log = logging.getLogger(__name__)
@@ -147,7 +148,7 @@ def _open(directory: Path, limit_bytes: int) -> diskcache.Cache:
     """Open, or delete a damaged one, which holds nothing that cannot be computed again, and start afresh."""
     for _ in range(2):
         try:
-            return diskcache.Cache(str(directory), size_limit=limit_bytes, tag_index=True, timeout=5)
+            return diskcache.Cache(str(directory), disk=BytesDisk, size_limit=limit_bytes, tag_index=True, timeout=5)
         except sqlite3.OperationalError as error:  # locked, or not to be read now: what lies there may be well
             raise OSError("the store of parked conversations cannot be opened now") from error
         except sqlite3.DatabaseError:

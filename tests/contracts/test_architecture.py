@@ -18,7 +18,7 @@ OWNERS = {
     "gradio_client": (),
     "re2": ("appliance/wording.py",),
     "llama_cpp": ("appliance/engine/llama_*.py", "bench/*"),
-    "diskcache": ("appliance/answer_cache.py", "appliance/engine/parked_disk.py"),
+    "diskcache": ("appliance/answer_cache.py", "appliance/engine/parked_disk.py", "appliance/engine/bytes_disk.py"),
     "argon2": ("appliance/passwords.py",),
     "itsdangerous": ("appliance/person.py", "appliance/logins.py", "appliance/this_pc.py"),
     "limits": ("appliance/rate_limits.py",),

@@ -131,7 +131,7 @@ async def test_parameters_reach_the_engine(site):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("n", 2), ("tools", []), ("logprobs", True), ("response_format", {}), ("presence_penalty", 1), ("nonsense", 0)],
+    [("n", 2), ("tools", [{}]), ("logprobs", True), ("response_format", {}), ("presence_penalty", 1), ("nonsense", 0)],
 )
 async def test_a_parameter_that_is_not_supported_is_refused_by_name(site, name, value):
     response = await site.complete(**{name: value})
@@ -144,10 +144,25 @@ async def test_a_parameter_that_is_not_supported_is_refused_by_name(site, name, 
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("n", 1), ("presence_penalty", 0), ("logprobs", False), ("response_format", {"type": "text"}), ("tools", None)],
+    [
+        *(
+            ("n", 1),
+            ("presence_penalty", 0),
+            ("logprobs", False),
+            ("response_format", {"type": "text"}),
+            ("tools", None),
+        ),
+        *(("tools", []), ("tool_choice", "auto"), ("parallel_tool_calls", True), ("metadata", {})),
+        *(("modalities", ["text"]), ("service_tier", "auto"), ("top_logprobs", 0)),
+    ],
 )
 async def test_a_parameter_that_asks_for_nothing_is_taken(site, name, value):
     assert (await site.complete(**{name: value})).status_code == 200
+
+
+async def test_the_newer_name_of_the_longest_answer_counts_where_a_client_sends_both(site):
+    await site.complete(max_tokens=5, max_completion_tokens=7)
+    assert site.engine.last.request.max_tokens == 7
 
 
 async def test_an_answer_is_taken_back_with_every_field_it_came_with(site):
@@ -432,7 +447,7 @@ async def test_each_who_is_busy_is_told_a_later_moment(site):
 
 async def test_what_happens_is_counted_and_no_word_of_it_is_kept(site):
     await site.complete(messages=[{"role": "user", "content": "Zanzibar"}], user="Zanzibar")
-    await site.complete(tools=[])
+    await site.complete(tools=[{}])
     site.engine.reason, site.engine.error = FinishReason.ERROR, "engine_failed"
     await site.complete()
     response = await site.http.get("/metrics")

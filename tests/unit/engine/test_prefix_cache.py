@@ -247,6 +247,19 @@ def test_nothing_on_disk_is_a_pickle_or_says_who_somebody_is(clock, shelf, tmp_p
     assert b"my tab" not in everything
 
 
+def test_a_pickle_somebody_put_there_is_never_opened(clock, shelf, tmp_path):
+    parked = cache(clock, shelf(), ram_bytes=0)
+    parked.park(ANN, [1, 2], data(1))
+    wait_written(parked._shelf)
+    trap = b"cos\nsystem\n(S'touch " + str(tmp_path / "trapped").encode() + b"'\ntR."
+    with sqlite3.connect(next((tmp_path / "kv").rglob("cache.db"))) as database:
+        assert database.execute("UPDATE Cache SET mode = 4, value = ?", (trap,)).rowcount == 1
+    database.close()
+    assert parked._shelf.peek(ANN) is None
+    assert parked.take(ANN) is None
+    assert not (tmp_path / "trapped").exists()
+
+
 def test_a_damaged_store_is_replaced(clock, shelf, tmp_path):
     (tmp_path / "kv" / "model").mkdir(parents=True)
     (tmp_path / "kv" / "model" / "cache.db").write_bytes(bytes(range(256)) * 64)
