@@ -6,13 +6,12 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
+from appliance.engine.config import USUAL_ANSWER_TOKENS, USUAL_PROMPT_TOKENS
+
 COMFORTABLE_PER_S: Final = 4.0
 """Tokens a second for each reader: about as fast as one reads."""
 COMFORTABLE_TTFT_S: Final = 3.0
 """How long nine of ten may wait for the first word."""
-USUAL_ANSWER_TOKENS: Final = 100
-_PROMPT_TOKENS: Final = 40
-"""What is to be read of a usual question before its answer can begin."""
 
 
 def is_comfortable(per_s: float, ttft_s: float) -> bool:
@@ -38,7 +37,7 @@ class Speed:
     def first_word_s(self, n_people: int, n_slots: int) -> float:
         """Until nine of ten see a first word: their own question, and some of the others' before it."""
         others = self._others_s(n_people) / self._answer_s(n_people, n_slots)
-        return _PROMPT_TOKENS / self.prefill * (1 + 2 * others / (1 - others))
+        return USUAL_PROMPT_TOKENS / self.prefill * (1 + 2 * others / (1 - others))
 
     def comfortable(self, n_slots: int) -> int:
         """The most people who can ask at once and all be served comfortably; never more than there are slots."""
@@ -56,4 +55,4 @@ class Speed:
 
     def _others_s(self, n_people: int) -> float:
         """Of that time, what goes to reading the others' next questions: one each."""
-        return (n_people - 1) * _PROMPT_TOKENS / self.prefill
+        return (n_people - 1) * USUAL_PROMPT_TOKENS / self.prefill

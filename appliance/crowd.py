@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 _LEAST_TOKENS, _SPREAD_TOKENS = 60, 81
 """Answers are of many lengths, or everybody would ask again at the same moment; on average of
-`capacity.USUAL_ANSWER_TOKENS`."""
+`config.USUAL_ANSWER_TOKENS`."""
 _WARM_S: Final = 2.5
 """Left out at the beginning: they all ask at the same moment, which people do not."""
 _LEVEL_S: Final = 9.5

@@ -18,8 +18,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeVar
 
-from appliance.capacity import USUAL_ANSWER_TOKENS
 from appliance.crowd import Crowd, Level
+from appliance.engine.config import USUAL_ANSWER_TOKENS
 from appliance.engine.cpu import available_ram_bytes, thread_count
 from appliance.engine.request import EngineInfo
 from appliance.engine_link import Engine

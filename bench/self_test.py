@@ -9,7 +9,7 @@ from typing import Final
 
 import httpx
 
-from appliance.capacity import USUAL_ANSWER_TOKENS
+from appliance.engine.config import USUAL_ANSWER_TOKENS
 from appliance.self_test import Verdict, read_verdict
 from appliance.settings import DEFAULT_SYSTEM_PROMPT
 from bench.colleagues import LONGEST_ANSWER, Colleagues, Seen

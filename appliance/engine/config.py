@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
+
+USUAL_PROMPT_TOKENS: Final = 40
+"""What is to be computed of a usual question before its answer can begin."""
+USUAL_ANSWER_TOKENS: Final = 100
 
 
 @dataclass(frozen=True)

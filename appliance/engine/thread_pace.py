@@ -6,11 +6,9 @@ import time
 from collections.abc import Callable, Sequence
 
 from appliance.engine.backend import Rows
-from appliance.engine.config import EngineConfig
+from appliance.engine.config import USUAL_ANSWER_TOKENS, USUAL_PROMPT_TOKENS, EngineConfig
 from appliance.engine.llama_backend import LlamaBackend
 
-_PROMPT_TOKENS, _ANSWER_TOKENS = 40, 100
-"""Of a usual question and its answer: how the two speeds are weighed, as in tuning's verdict."""
 _N_READ = 64
 _N_STEPS = 6
 _N_ROUNDS = 5
@@ -58,4 +56,4 @@ def _answer_s(backend: LlamaBackend, n_slots: int, token_id: int, clock: Callabl
     steps_s = sorted(step_s(1 + number, 1, slots) for number in range(_N_STEPS))
     for slot in slots:
         backend.truncate(slot, 0)
-    return _PROMPT_TOKENS * read_s / _N_READ + _ANSWER_TOKENS * steps_s[_N_STEPS // 2] / n_slots
+    return USUAL_PROMPT_TOKENS * read_s / _N_READ + USUAL_ANSWER_TOKENS * steps_s[_N_STEPS // 2] / n_slots

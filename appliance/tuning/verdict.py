@@ -8,14 +8,12 @@ from enum import StrEnum
 
 import numpy as np
 
+from appliance.engine.config import USUAL_ANSWER_TOKENS, USUAL_PROMPT_TOKENS
 from appliance.engine.measure import Measurement
 
 LANGUAGES = ("zh", "en")
 """Of the texts, in the order the measurements number them."""
 
-_PROMPT_TOKENS = 40
-_ANSWER_TOKENS = 100
-"""Of a usual question, the part of its prompt that is not computed yet: how the two speeds are weighed."""
 _MIN_GAIN = 1.05
 """Less is not worth a second file."""
 _TIE = 0.97
@@ -52,7 +50,7 @@ class Speed:
     @property
     def answer_s(self) -> float:
         """Engine seconds for a usual answer when every stream is at work."""
-        return _PROMPT_TOKENS / self.prefill + _ANSWER_TOKENS / self.many
+        return USUAL_PROMPT_TOKENS / self.prefill + USUAL_ANSWER_TOKENS / self.many
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from appliance.capacity import USUAL_ANSWER_TOKENS
 from appliance.crowd import Crowd, Level, answer_tokens, question
+from appliance.engine.config import USUAL_ANSWER_TOKENS
 from appliance.engine.request import FinishReason
 from appliance.errors import ApplianceError
 from tests.unit.engine.scripted import FakeClock
