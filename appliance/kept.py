@@ -33,7 +33,7 @@ class BadConversation(Refused):
 class KeptTurn(BaseModel):
     """One question with its answer."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(strict=True)
 
     question: str
     text: str = ""
@@ -46,7 +46,7 @@ class KeptTurn(BaseModel):
 
 
 class _Conversation(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(strict=True)
 
     turns: list[KeptTurn] = Field(max_length=MAX_TURNS)
 

@@ -43,6 +43,9 @@ MAX_BODY_BYTES: Final = {
 conversation to be shown; what is read of it at once holds up everybody, so it is no more than that."""
 MAX_PARTS: Final = 20_000
 """Brackets and braces in a body. A list of a million empty lists is a megabyte, and takes 300 ms to read."""
+MAX_SEPARATORS: Final = 100_000
+"""Commas and colons in a body: as many as the longest text taken has characters. A quarter of a million numbers take
+50 ms to read."""
 UPLOADS: Final = "/admin/models/"
 """Where the admin sends model files: they have no limit but the disk's, which the route looks at."""
 _MAX_DISCARD_BYTES = 16_000_000
@@ -169,13 +172,14 @@ class BodyLimit:
             await self._too_long(scope["path"], limit)(scope, receive, send)
             return
         messages: deque[Message] = deque()
-        n_bytes = n_parts = 0
+        n_bytes = n_parts = n_separators = 0
         while not messages or messages[-1].get("more_body"):
             messages.append(message := await receive())
             body = message.get("body", b"")
             n_bytes += len(body)
             n_parts += body.count(b"[") + body.count(b"{")
-            if n_bytes > limit or n_parts > MAX_PARTS:
+            n_separators += body.count(b",") + body.count(b":")
+            if n_bytes > limit or n_parts > MAX_PARTS or n_separators > MAX_SEPARATORS:
                 await self._too_long(scope["path"], limit)(scope, receive, send)
                 return
 
@@ -188,7 +192,10 @@ class BodyLimit:
         if path.endswith("/queue/join"):  # a question: the page shows the sentence above the box, as a validator's
             word = {"__type__": "validate", "is_valid": False, "message": self._sentence(InputTooLong.code)}
             return JSONResponse({"detail": [word]}, status_code=422)
-        text = f"The request is too long: at most {limit_bytes} bytes are taken, and {MAX_PARTS} brackets in them."
+        text = (
+            f"The request is too long: at most {limit_bytes} bytes are taken, {MAX_PARTS} brackets "
+            f"and {MAX_SEPARATORS} commas and colons in them."
+        )
         return JSONResponse(error_body(text, kind="invalid_request_error", code=InputTooLong.code), status_code=413)
 
 

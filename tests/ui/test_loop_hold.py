@@ -78,14 +78,15 @@ def bodies(path: str, head: str, tail: str) -> dict[str, bytes]:
         "numbers": filled("[", "1.5,", "1]", limit),
         "texts": filled("[", '"a",', '""]', limit),
         "names": ("{" + names(limit - 10) + "}").encode(),
-        "names within": (head.rpartition("{")[0] + "{" + names(limit - 100) + "}]}").encode(),
+        "names within": (head.rpartition("{")[0] + "{" + names(limit - 100) + tail[1:]).encode(),
+        "named texts within": (head.rpartition("{")[0] + "{" + names(limit - 100, '"a"') + tail[1:]).encode(),
         "spaces": filled(head, " ", tail, limit),
         "form": filled("password=", "%CC%81", "", limit),
     }
 
 
-def names(limit: int) -> str:
-    return ",".join(f'"{n:05x}":1' for n in range(limit // 10))
+def names(limit: int, value: str = "1") -> str:
+    return ",".join(f'"{n:05x}":{value}' for n in range(limit // (9 + len(value))))
 
 
 ASK = '{"messages": [{"role": "user", "content": "'

@@ -72,13 +72,17 @@ def test_what_the_block_list_took_out_stays_out_of_the_history() -> None:
         '{"turns": 3}',
         '{"turns": [{"question": 5}]}',
         '{"turns": [{"question": "q", "origin": "me"}]}',
-        '{"turns": [{"question": "q", "token_ids": [1]}]}',
         body(*[{"question": "q"}] * (MAX_TURNS + 1)),
     ],
 )
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(kept.BadConversation):
         kept.take(text, 100)
+
+
+def test_what_it_has_no_name_for_is_left_out() -> None:
+    (taken,) = kept.take('{"turns": [{"question": "q", "token_ids": [1]}], "more": 1}', 100)
+    assert (taken.question, taken.token_ids) == ("q", ())
 
 
 def test_an_edited_conversation_is_sent_from_its_beginning_again_where_that_had_been_left_out() -> None:
