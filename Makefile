@@ -45,9 +45,10 @@ format: ## let ruff rewrite the code
 	$(VENV_PYTHON) -m ruff format .
 	$(VENV_PYTHON) -m ruff check --fix .
 
-docs: ## write docs/settings.md from the settings table
+docs: ## write docs/settings.md from the settings table, and the packages in docs/architecture.md from the code
 	$(SETUP) check
 	PYTHONPATH=. $(VENV_PYTHON) packaging/settings_page.py docs/settings.md
+	PYTHONPATH=. $(VENV_PYTHON) packaging/import_graph.py docs/architecture.md
 
 lock: ## renew the lock files from pyproject.toml (UPGRADE=1: newest versions)
 	$(SETUP) lock $(if $(UPGRADE),--upgrade)

@@ -20,20 +20,21 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from appliance import __version__, terminal
-from appliance.errors import ApplianceError
+from appliance import __version__
+from appliance.base import terminal
+from appliance.base.errors import ApplianceError
 
 if TYPE_CHECKING:
     import socket
 
     from fastapi import FastAPI
 
+    from appliance.base.paths import Paths
     from appliance.lifecycle import Appliance
-    from appliance.paths import Paths
-    from appliance.settings import Settings
-    from appliance.settings_files import Sources
-    from appliance.single_instance import Claim
-    from ui.interface import Page
+    from appliance.operate.single_instance import Claim
+    from appliance.settings.files import Sources
+    from appliance.settings.schema import Settings
+    from ui.site.interface import Page
 
 _log = logging.getLogger("app")
 
@@ -63,13 +64,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(flags: dict[str, Any], began: float) -> None:
     """Everything in order; raises ApplianceError with a sentence for the owner."""
-    from appliance.paths import Paths
-    from appliance.settings_files import find_sources, read_settings
-    from appliance.single_instance import AlreadyRunning, claim
-    from appliance.this_pc import new_link
+    from appliance.access.this_pc import new_link
+    from appliance.base.paths import Paths
+    from appliance.operate.single_instance import AlreadyRunning, claim
+    from appliance.operate.upgrade import bring_up_to_date
+    from appliance.settings.files import find_sources, read_settings
     from appliance.tuning.kernel_file import remember
-    from appliance.upgrade import bring_up_to_date
-    from ui import console
+    from ui.site import console
 
     config, retries = flags.pop("config", None), flags.pop("retry_kernels", False)
     sources = find_sources(os.environ, flags, Path(config) if config else None)
@@ -92,10 +93,10 @@ def run(flags: dict[str, Any], began: float) -> None:
 
 def run_alone(settings: Settings, sources: Sources, paths: Paths, began: float, claimed: Claim) -> bool:
     """The only program on this data folder; returns whether to begin anew. Raises ApplianceError with a sentence."""
-    from appliance.crash_report import write_when_it_crashes
+    from appliance.base.log import open_log
     from appliance.lifecycle import Appliance
-    from appliance.log import open_log
-    from ui import console
+    from appliance.operate.crash_report import write_when_it_crashes
+    from ui.site import console
 
     open_log(paths.logs)
     write_when_it_crashes(paths.logs, console.say_crashed)
@@ -113,11 +114,11 @@ def run_alone(settings: Settings, sources: Sources, paths: Paths, began: float, 
 
 def run_command(name: str, given: dict[str, Any]) -> None:
     """What the owner does beside the running program; raises ApplianceError with a sentence."""
-    from appliance.owner_commands import COMMANDS
-    from appliance.paths import Paths
-    from appliance.settings_files import load_settings
-    from appliance.single_instance import claim
-    from appliance.upgrade import bring_up_to_date, is_up_to_date
+    from appliance.base.paths import Paths
+    from appliance.operate.owner_commands import COMMANDS
+    from appliance.operate.single_instance import claim
+    from appliance.operate.upgrade import bring_up_to_date, is_up_to_date
+    from appliance.settings.files import load_settings
 
     config = given.pop("config", None)
     flags: dict[str, Any] = {key: given[key] for key in ("data_dir", "model") if key in given}
@@ -133,15 +134,16 @@ def run_command(name: str, given: dict[str, Any]) -> None:
 def build_page(appliance: Appliance, paths: Paths) -> tuple[FastAPI, Page]:
     """Import Gradio and mount the page behind our own routes. Returns the app and the page, which has an end too."""
     _prepare_gradio(paths)
-    from appliance.api import make_router
-    from appliance.event_stream import make_stream_router
-    from appliance.page_routes import make_page_router
-    from appliance.web import make_app
-    from ui import admin_page, interface
-    from ui.first_run import house_of, make_first_run_router
-    from ui.login_page import make_login_router
-    from ui.messages import in_both
-    from ui.model_upload import make_upload_router
+    from appliance.http.api import make_router
+    from appliance.http.event_stream import make_stream_router
+    from appliance.http.page_routes import make_page_router
+    from appliance.http.web import make_app
+    from ui.admin import page as admin_page
+    from ui.admin.first_run import house_of, make_first_run_router
+    from ui.admin.model_upload import make_upload_router
+    from ui.site import interface
+    from ui.site.login_page import make_login_router
+    from ui.words.messages import in_both
 
     settings, chat, persons = appliance.settings, appliance.chat, appliance.persons
     limits = appliance.limits
@@ -170,8 +172,8 @@ async def serve(appliance: Appliance, app: FastAPI, page: Page, sock: socket.soc
 
     Returns whether to begin anew. Raises ApplianceError when it cannot begin.
     """
-    from appliance.server import Server, server_config, start_failed
-    from ui import console
+    from appliance.network.server import Server, server_config, start_failed
+    from ui.site import console
 
     host, port = appliance.settings.host, appliance.door.port
 
@@ -210,7 +212,7 @@ async def serve(appliance: Appliance, app: FastAPI, page: Page, sock: socket.soc
 
 def _start_again() -> None:
     """Begin anew in place of this process, with the flags it was started with and the settings as they are now."""
-    from ui import console
+    from ui.site import console
 
     os.environ[console.RESTARTED] = "1"
     logging.shutdown()
@@ -234,7 +236,7 @@ def _prepare_gradio(paths: Paths) -> None:
 
 def _given(argv: Sequence[str] | None) -> dict[str, Any]:
     """The command, if any, and the settings given as flags, as text; the settings table judges the values."""
-    from appliance.owner_commands import COMMANDS
+    from appliance.operate.owner_commands import COMMANDS
 
     parser = argparse.ArgumentParser(
         prog="office-chat" if getattr(sys, "frozen", False) else "app.py",

@@ -8,33 +8,33 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
-from appliance.access import Access
-from appliance.answer_cache import AnswerCache
-from appliance.block_list import BlockList
-from appliance.chat import ChatService
-from appliance.desk import Desk
+from appliance.access.person import Persons, load_secret
+from appliance.access.rate_limits import RateLimits
+from appliance.access.rights import Access
+from appliance.answers.answer_cache import AnswerCache
+from appliance.answers.block_list import BlockList
+from appliance.answers.quick_answers import QuickAnswers
+from appliance.answers.replies import Known
+from appliance.base.errors import EngineFailed, ModelFileError, NotReady, StartFailed
+from appliance.base.janitor import keep_house
+from appliance.base.log import where
+from appliance.base.paths import CONFIG_NAME, Paths
+from appliance.chat.service import ChatService
 from appliance.engine.client import EngineClient, EngineState
 from appliance.engine.config import EngineConfig
 from appliance.engine.cpu import thread_count
 from appliance.engine.request import EngineInfo
 from appliance.engine.step_down import StepDown
 from appliance.engine.try_out import try_out
-from appliance.errors import EngineFailed, ModelFileError, NotReady, StartFailed
-from appliance.front_door import FrontDoor
-from appliance.janitor import keep_house
-from appliance.log import where
-from appliance.model_library import ModelLibrary, Running
-from appliance.model_upload import sweep_uploads
-from appliance.models import find_model, read_choice, write_choice
-from appliance.paths import CONFIG_NAME, Paths
-from appliance.person import Persons, load_secret
-from appliance.quick_answers import QuickAnswers
-from appliance.rate_limits import RateLimits
-from appliance.replies import Known
-from appliance.self_test import SelfTest
-from appliance.settings import Settings
-from appliance.settings_files import Sources
-from appliance.settings_store import SettingsStore
+from appliance.models.catalogue import find_model, read_choice, write_choice
+from appliance.models.model_library import ModelLibrary, Running
+from appliance.models.model_upload import sweep_uploads
+from appliance.network.front_door import FrontDoor
+from appliance.operate.admin_service import Desk
+from appliance.operate.self_test import SelfTest
+from appliance.settings.files import Sources
+from appliance.settings.schema import Settings
+from appliance.settings.store import SettingsStore
 from appliance.tuning.choices import Choices, tuned_file
 from appliance.tuning.kernel_file import remember, remembered
 from appliance.tuning.threads import for_this_cpu

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NoReturn, Protocol
 
-from appliance.capacity import is_comfortable
-from appliance.crowd import answer_tokens, question
+from appliance.chat.preferences import Length
 from appliance.engine.backend import Vocabulary
-from appliance.wishes import Length
+from appliance.metrics.capacity import is_comfortable
+from appliance.operate.load_test import answer_tokens, question
 from bench.clients import ApiClient, PageClient, as_messages, open_pages
 from bench.exchange import Exchange, together
 from bench.stats import percentile

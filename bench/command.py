@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from appliance.engine.cpu import physical_cores
-from appliance.models import starter_model
+from appliance.models.catalogue import starter_model
 from bench.results import RESULTS, Findings, Result, cores_in_use, describe_machine, newest, now
 from bench.shape import TYPES, default_cache, shape_file
 from bench.table import for_terminal

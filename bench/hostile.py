@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import httpx
 
-from appliance.paths import Paths
+from appliance.base.paths import Paths
 from bench.attackers import ATTACKERS, Attack, begin
 from bench.clients import PageClient, close_all
 from bench.command import Bench

@@ -19,8 +19,8 @@ from types import TracebackType
 import httpx
 import psutil
 
-from appliance.paths import Paths
-from appliance.this_pc import new_link
+from appliance.access.this_pc import new_link
+from appliance.base.paths import Paths
 from bench.clients import logged_counts
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -10,8 +10,8 @@ from typing import Final
 import httpx
 
 from appliance.engine.config import USUAL_ANSWER_TOKENS
-from appliance.self_test import Verdict, read_verdict
-from appliance.settings import DEFAULT_SYSTEM_PROMPT
+from appliance.operate.self_test import Verdict, read_verdict
+from appliance.settings.schema import DEFAULT_SYSTEM_PROMPT
 from bench.colleagues import LONGEST_ANSWER, Colleagues, Seen
 from bench.command import Bench
 from bench.interleave import progress

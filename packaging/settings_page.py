@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from appliance.settings import Settings, expected
-from appliance.settings_files import ENV_PREFIX
+from appliance.settings.files import ENV_PREFIX
+from appliance.settings.schema import Settings, expected
 
 HEAD = f"""# Settings
 
-Written by `make docs` from the table in `appliance/settings.py`.
+Written by `make docs` from the table in `appliance/settings/schema.py`.
 
 Each stands in `office-chat.toml` by its name, in the environment as `{ENV_PREFIX}` and the name in capitals, and a few
 as a flag of `app.py`. A flag wins over the environment, the environment over the file. "Live" settings that are

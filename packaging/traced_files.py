@@ -13,7 +13,7 @@ STRACE = ("strace", "-f", "-qq", "--seccomp-bpf", "-s", "4096", "-e", "trace=ope
 _OPEN = re.compile(r'\b(open|openat|openat2|creat|execve)\((?:(\w+|\d+), )?"((?:[^"\\]|\\.)*)"(.*)$')
 _CONNECT = re.compile(r"\bconnect\(\d+, \{sa_family=(AF_\w+)(.*)$")
 _ASKS_THE_WAY = re.compile(r'htons\(9\), sin_addr=inet_addr\("192\.0\.2\.1"\)')
-"""A UDP socket "connected" to an address nobody has sends nothing: network.py learns so which adapter leads outside."""
+"""A UDP socket "connected" to an address nobody has sends nothing: interfaces.py learns so which adapter leads out."""
 _ESCAPE = re.compile(r"\\([0-7]{1,3}|.)")
 _WRITES = re.compile(r"O_WRONLY|O_RDWR|O_CREAT")
 _LETTERS = {"n": b"\n", "t": b"\t", "r": b"\r", "v": b"\v", "f": b"\f", '"': b'"', "\\": b"\\"}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from appliance.access import Caller, caller_of
-from appliance.errors import UnknownPerson
-from appliance.person import Persons
-from appliance.wishes import NO_WISHES, Wishes, take
-from ui.messages import Language, language_of
+from appliance.access.person import Persons
+from appliance.access.rights import Caller, caller_of
+from appliance.base.errors import UnknownPerson
+from appliance.chat.preferences import NO_WISHES, Wishes, take
+from ui.words.messages import Language, language_of
 
 if TYPE_CHECKING:
     import gradio as gr
@@ -21,7 +21,7 @@ KEEP_HEADER: Final = "x-keep"
 """Set by the page's script when a sent message was edited: how many turns before it stay."""
 
 WISHES_HEADER: Final = "x-wishes"
-"""What the person wants of every answer, see wishes.py; kept in their browser."""
+"""What the person wants of every answer, see preferences.py; kept in their browser."""
 
 
 class SessionLink:

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from appliance.base.errors import ApplianceError
 from appliance.engine.request import SamplingParams
-from appliance.errors import ApplianceError
 
 Logits = NDArray[np.float32]
 """(n_rows, n_vocab), writable, valid until the next `decode`."""

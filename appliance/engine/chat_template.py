@@ -19,8 +19,8 @@ from jinja2.ext import Extension
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from appliance.base.errors import ApplianceError
 from appliance.engine.cpu import address_space_bytes
-from appliance.errors import ApplianceError
 
 RENDER_S: Final = 1.0
 """Longest time of one rendering; a real template takes about a millisecond."""

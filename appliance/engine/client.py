@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from enum import StrEnum
 
+from appliance.base.errors import ApplianceError, EngineFailed, ModelFileError, NoKernels, NotReady, WrongNumbers
 from appliance.engine.child import Child
 from appliance.engine.config import EngineConfig
 from appliance.engine.kernels import WRONG, Failure
@@ -15,7 +16,6 @@ from appliance.engine.request import EngineInfo, Finished, FinishReason, Request
 from appliance.engine.step_down import StepDown
 from appliance.engine.stream import TokenStream
 from appliance.engine.wire import Abort, Forget, FromEngine, Kernels, LoadFailed, Ready, Report, Submit
-from appliance.errors import ApplianceError, EngineFailed, ModelFileError, NoKernels, NotReady, WrongNumbers
 
 log = logging.getLogger(__name__)
 

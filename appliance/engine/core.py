@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from operator import attrgetter
 
+from appliance.base.errors import InputTooLong
 from appliance.engine.backend import N_BATCH, Backend, DecodeFailed, NoRoom, Rows
 from appliance.engine.batch_shape import BATCH, ROW_GROUP
 from appliance.engine.config import EngineConfig
@@ -18,7 +19,6 @@ from appliance.engine.sampler import TokenSampler, sample
 from appliance.engine.scheduler import Rules, Scheduler, Step
 from appliance.engine.sequence import Sequence
 from appliance.engine.step_cost import StepCost
-from appliance.errors import InputTooLong
 
 log = logging.getLogger(__name__)
 

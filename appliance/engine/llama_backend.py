@@ -17,13 +17,13 @@ from llama_cpp import __version__ as llama_version
 from llama_cpp import llama_cpp as llama
 from numpy.typing import NDArray
 
+from appliance.base.errors import ModelFileError
 from appliance.engine.backend import N_BATCH, DecodeFailed, Logits, NoRoom, Rows
 from appliance.engine.config import EngineConfig
 from appliance.engine.cpu import thread_count
 from appliance.engine.llama_library import instructions, make_ready
 from appliance.engine.request import SamplingParams
 from appliance.engine.wire import Kernels
-from appliance.errors import ModelFileError
 
 _LOG_ERROR = 4  # GGML_LOG_LEVEL_ERROR
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from llama_cpp import llama_cpp as llama
 
+from appliance.base.errors import ModelFileError, NoKernels, WrongNumbers
 from appliance.engine import llama_trial
 from appliance.engine.kernels import BUILT_IN, in_order, modules
-from appliance.errors import ModelFileError, NoKernels, WrongNumbers
 
 
 def make_ready(n_passed_over: int = 0, n_threads: int = 1, announce: Callable[[str], None] = lambda _name: None) -> str:

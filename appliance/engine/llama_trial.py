@@ -17,8 +17,8 @@ import numpy as np
 from llama_cpp import llama_cpp as llama
 from numpy.typing import NDArray
 
+from appliance.base.errors import ModelFileError
 from appliance.engine import trial_model
-from appliance.errors import ModelFileError
 
 N_ROWS: Final = (1, 3, 4, 16, 64, 512)
 """Rows of a step: one, few and sixteen running answers, and pieces of a prompt."""

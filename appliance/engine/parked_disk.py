@@ -22,7 +22,7 @@ import diskcache
 import numpy as np
 from numpy.typing import NDArray
 
-from appliance.engine.bytes_disk import BytesDisk
+from appliance.base.bytes_disk import BytesDisk
 from appliance.engine.prefix_cache import KvState, Owner
 
 log = logging.getLogger(__name__)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from types import FrameType
 
+from appliance.base.errors import ModelFileError, NoKernels, WrongNumbers
 from appliance.engine.backend import Backend, Rows
 from appliance.engine.batch_shape import slow_remainders
 from appliance.engine.chat_template import TemplateUnusable
@@ -23,7 +24,6 @@ from appliance.engine.parked_disk import DiskShelf
 from appliance.engine.prefix_cache import PrefixCache
 from appliance.engine.request import EngineInfo
 from appliance.engine.wire import Abort, Close, Forget, Kernels, LoadFailed, Ready, Report, Submit, ToEngine
-from appliance.errors import ModelFileError, NoKernels, WrongNumbers
 
 log = logging.getLogger(__name__)
 

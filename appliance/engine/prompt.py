@@ -15,10 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from appliance.base.errors import ApplianceError, InputTooLong
 from appliance.engine.backend import Vocabulary
 from appliance.engine.chat_template import ChatTemplate, TemplateRefuses
 from appliance.engine.request import Message
-from appliance.errors import ApplianceError, InputTooLong
 
 _PLACEHOLDER = re.compile("\ue000([0-9]+)\ue001")
 _MIN_INPUT_TOKENS = 32

@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
+from appliance.base.errors import ApplianceError, EngineFailed, ModelFileError
 from appliance.engine.kernels import BUILT_IN, CRASHES, Failure, n_passed_over
 from appliance.engine.wire import Kernels
-from appliance.errors import ApplianceError, EngineFailed, ModelFileError
 
 log = logging.getLogger(__name__)
 

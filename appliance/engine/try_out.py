@@ -7,12 +7,12 @@ import logging
 from dataclasses import replace
 from pathlib import Path
 
+from appliance.base.errors import EngineFailed
 from appliance.engine.client import EngineClient
 from appliance.engine.config import EngineConfig
 from appliance.engine.cpu import available_ram_bytes
 from appliance.engine.kernels import Failure
 from appliance.engine.step_down import StepDown
-from appliance.errors import EngineFailed
 
 _log = logging.getLogger(__name__)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from appliance.base.errors import ApplianceError
 from appliance.engine.request import EngineInfo, Request, Update
-from appliance.errors import ApplianceError
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from appliance.errors import ModelFileError
+from appliance.base.errors import ModelFileError
 
 EMBEDDING = "token_embd.weight"
 HEAD = "output.weight"

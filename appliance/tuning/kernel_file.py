@@ -9,9 +9,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
+from appliance.base.private_file import write_private
 from appliance.engine.cpu import cpu_identity
 from appliance.engine.kernels import Failure, build_identity
-from appliance.private_file import write_private
 
 _log = logging.getLogger(__name__)
 

@@ -13,14 +13,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from appliance.base.private_file import write_private
 from appliance.engine.config import EngineConfig
 from appliance.engine.cpu import cpu_identity, logical_cores, physical_cores
 from appliance.engine.kernels import n_passed_over
-from appliance.private_file import write_private
 from appliance.tuning.kernel_file import remembered
 
 if TYPE_CHECKING:
-    from appliance.engine.workshop import Job, Result
+    from appliance.tuning.worker_jobs import Job, Result
 
 _log = logging.getLogger(__name__)
 
@@ -87,8 +87,8 @@ def tune_threads(config: EngineConfig, folder: Path, cancelled: threading.Event,
     counts = candidates(physical_cores(), logical_cores())
     if config.n_threads or config.cores or len(counts) < 2 or config.model_path is None:
         return 0
-    from appliance.engine.measure import measuring_config  # here: numpy is of no use at the start of the program
-    from appliance.engine.workshop import CountThreads, run_job
+    from appliance.tuning.measure import measuring_config  # here: numpy is of no use at the start of the program
+    from appliance.tuning.worker_jobs import CountThreads, run_job
 
     measuring = measuring_config(for_this_cpu(config, folder), config.model_path)
     times_s = (run or run_job)(CountThreads(measuring, counts), cancelled)

@@ -16,14 +16,14 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from appliance.base.errors import ApplianceError, ModelFileError
 from appliance.engine.config import EngineConfig
 from appliance.engine.cpu import available_ram_bytes, cpu_identity, thread_count
-from appliance.engine.measure import Measurement, Part, measuring_config, reference_bytes
-from appliance.engine.workshop import Job, JobCancelled, JobFailed, Measure, Quantise, Result, TypeName, run_job
-from appliance.errors import ApplianceError, ModelFileError
 from appliance.tuning.choices import Choice, Choices, cpu_key, fingerprint
 from appliance.tuning.gguf_layout import EMBEDDING, HEAD, Layout, read_layout, write_with_head
+from appliance.tuning.measure import Measurement, Part, measuring_config, reference_bytes
 from appliance.tuning.verdict import LANGUAGES, Form, Row, choose, contenders, gain, summarise
+from appliance.tuning.worker_jobs import Job, JobCancelled, JobFailed, Measure, Quantise, Result, TypeName, run_job
 
 _log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 import numpy as np
 
 from appliance.engine.config import USUAL_ANSWER_TOKENS, USUAL_PROMPT_TOKENS
-from appliance.engine.measure import Measurement
+from appliance.tuning.measure import Measurement
 
 LANGUAGES = ("zh", "en")
 """Of the texts, in the order the measurements number them."""

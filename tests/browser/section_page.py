@@ -12,9 +12,9 @@ import gradio as gr
 import uvicorn
 from fastapi import APIRouter, FastAPI
 
-from appliance.web import SecurityHeaders
+from appliance.http.web import SecurityHeaders
 from tests.system.program import START_S, free_port
-from ui.theme import make_theme
+from ui.site.theme import make_theme
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import pytest
 from playwright import sync_api
 from playwright.sync_api import expect
 
-from appliance.paths import Paths
+from appliance.base.paths import Paths
 from tests.browser.conftest import HOST, page_url
 from tests.browser.driver import Chat, settled
 from tests.browser.test_looks import serious

@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from tests.browser.driver import Chat, Visit, settled
 from tests.system.program import Program
-from ui.interface import ASSETS
+from ui.site.interface import ASSETS
 
 COLLECT_TEXTS = """() => {
   window.texts = [];

@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 
 from tests.browser.driver import Chat, Visit
 from tests.system.program import Program
-from ui.conversation_view import _GRAMMARS
+from ui.chat.conversation_view import _GRAMMARS
 
 ODD = ("mermaid", "constructor", "__proto__", "toString", "markup-templating", "c#", "text", "")
 

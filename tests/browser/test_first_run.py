@@ -12,7 +12,7 @@ from tests.browser.conftest import HOST
 from tests.browser.driver import Chat
 from tests.browser.section_page import shot
 from tests.system.program import Program
-from ui.messages import say
+from ui.words.messages import say
 
 PASSWORD = "correct horse"
 

@@ -10,11 +10,11 @@ import zxingcpp
 from PIL import Image
 from playwright.sync_api import expect
 
-from appliance.front_door import FrontDoor
-from appliance.network import Adapter
-from appliance.person import Persons
+from appliance.access.person import Persons
+from appliance.network.front_door import FrontDoor
+from appliance.network.interfaces import Adapter
 from tests.browser.section_page import served, shot
-from ui import front_door_section
+from ui.admin import front_door as front_door_section
 from ui.session_link import SessionLink
 
 WORDS = {

@@ -15,7 +15,7 @@ def knowing_app(programs) -> Program:
 
 
 @pytest.mark.parametrize(
-    ("locale", "mark", "afresh"), [("en-US", "Saved answer, ", "ask afresh"), ("zh-CN", "已保存的回答，", "重新提问")]
+    ("locale", "mark", "afresh"), [("en-US", "Saved answer, ", "ask afresh"), ("zh-CN", "已保存的回答（", "重新回答")]
 )
 def test_a_saved_answer_says_so_and_a_press_on_its_mark_asks_afresh(knowing_app, visit: Visit, locale, mark, afresh):
     question = f"the same question {locale}"

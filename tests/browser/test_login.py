@@ -16,7 +16,7 @@ from tests.system.program import Program, command
 PASSCODE = "open sesame"
 WORDS = {
     "en-US": ("Please enter the passcode", "That is not right", "Log out", "delete the conversations kept in this"),
-    "zh-CN": ("请输入口令", "输入不正确", "退出", "删除此浏览器中保存的对话"),
+    "zh-CN": ("请输入口令", "输入不正确", "退出登录", "删除此浏览器中保存的对话"),
 }
 
 

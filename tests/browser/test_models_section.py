@@ -8,19 +8,19 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from appliance import model_library
-from appliance.errors import EngineFailed
-from appliance.model_download import Offer
-from appliance.person import Persons
+from appliance.access.person import Persons
+from appliance.base.errors import EngineFailed
+from appliance.models import model_library
+from appliance.models.model_download import Offer
 from tests.browser.section_page import served, shot
 from tests.system.program import Program
+from tests.unit.models.test_model_file import write
+from tests.unit.models.test_model_library import Shelf
 from tests.unit.own_hub import FILE, REPO, OwnHub, own_hub
-from tests.unit.test_model_file import write
-from tests.unit.test_model_library import Shelf
-from ui import models_section
-from ui.interface import ASSETS
-from ui.model_upload import make_upload_router
+from ui.admin import models as models_section
+from ui.admin.model_upload import make_upload_router
 from ui.session_link import SessionLink
+from ui.site.interface import ASSETS
 
 WORDS = {
     "en-US": (

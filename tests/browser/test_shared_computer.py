@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 
 from tests.browser.driver import Chat, Visit
 from tests.system.program import Program
-from ui.messages import Language, say
+from ui.words.messages import Language, say
 
 
 def side(chat: Chat) -> None:

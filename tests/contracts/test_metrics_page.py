@@ -6,7 +6,7 @@ import re
 import time
 from pathlib import Path
 
-from appliance.metrics import Metrics, Situation
+from appliance.metrics.registry import Metrics, Situation
 
 
 def test_the_page_lists_every_metric_with_its_labels(project_root: Path) -> None:

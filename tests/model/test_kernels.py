@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 import trial_reference
+from appliance.base.errors import EngineFailed, ModelFileError
 from appliance.engine.client import EngineClient, EngineState
 from appliance.engine.config import EngineConfig
 from appliance.engine.kernels import LEVELS, WRONG, Failure, label_of
 from appliance.engine.llama_trial import REFERENCE, TOLERANCE
 from appliance.engine.request import Delta, Finished, FinishReason, Message, Request, SamplingParams
 from appliance.engine.step_down import StepDown
-from appliance.errors import EngineFailed, ModelFileError
 from appliance.tuning.kernel_file import remember, remembered
 from tests.model.faulty_llama import SITE, Fault, able_here, faulty_llama
 from tests.unit.engine.waiting import until

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from appliance.answer import Answer
+from appliance.answers.answer import Answer
+from appliance.base.errors import ModelFileError
+from appliance.base.paths import Paths
 from appliance.engine.client import EngineState
 from appliance.engine.request import FinishReason
-from appliance.errors import ModelFileError
 from appliance.lifecycle import Appliance
-from appliance.models import read_choice
-from appliance.paths import Paths
-from appliance.settings import Settings
+from appliance.models.catalogue import read_choice
+from appliance.settings.schema import Settings
 from tests.unit.engine.waiting import until
 
 N_PEOPLE = 10

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from appliance.base.errors import ModelFileError
 from appliance.engine.client import EngineClient, EngineState
 from appliance.engine.config import EngineConfig
 from appliance.engine.request import Delta, Finished, FinishReason, Message, Request, SamplingParams
-from appliance.errors import ModelFileError
 from tests.unit.engine.waiting import gone, is_alive, run_script, until
 
 

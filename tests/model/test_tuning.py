@@ -16,16 +16,16 @@ import gguf
 import psutil
 import pytest
 
+from appliance.base.errors import ModelFileError
 from appliance.engine.client import EngineClient
 from appliance.engine.config import EngineConfig
 from appliance.engine.request import Delta, Message, Request, SamplingParams
-from appliance.engine.workshop import CountThreads, JobCancelled, JobFailed, Quantise, run_job
-from appliance.errors import ModelFileError
-from appliance.settings import DEFAULT_SYSTEM_PROMPT
+from appliance.operate.tune_command import report
+from appliance.settings.schema import DEFAULT_SYSTEM_PROMPT
 from appliance.tuning.choices import tuned_file
-from appliance.tuning.console import report
 from appliance.tuning.tuner import Tuned, Tuner
 from appliance.tuning.verdict import Form
+from appliance.tuning.worker_jobs import CountThreads, JobCancelled, JobFailed, Quantise, run_job
 from tests.unit.engine.waiting import engine_pids
 
 CONFIG = EngineConfig(n_slots=4, n_ctx_seq=256, max_answer_tokens=32, max_input_tokens=100)

@@ -14,8 +14,8 @@ from pathlib import Path
 import httpx
 import psutil
 
-from appliance.paths import Paths
-from appliance.this_pc import new_link
+from appliance.access.this_pc import new_link
+from appliance.base.paths import Paths
 
 ROOT = Path(__file__).resolve().parents[2]
 START_S = 60.0

@@ -9,8 +9,8 @@ import httpx
 import openai
 import pytest
 
-from appliance.network import lan_addresses
-from appliance.paths import Paths
+from appliance.base.paths import Paths
+from appliance.network.interfaces import lan_addresses
 from tests.system.program import Program, command
 
 ASK = {"messages": [{"role": "user", "content": "hello"}]}

@@ -126,14 +126,14 @@ async def test_conversations_of_many_never_mix(echo):
 
 async def test_the_log_has_a_line_for_each_request_and_not_a_word_of_it(echo):
     async with client(echo) as http:
-        before = echo.log().count("appliance.watch: request ")
+        before = echo.log().count("appliance.chat.watch: request ")
         await ask(http, "Zanzibar sardines")
         await ask(http, "Zanzibar sardines", stream=True)
         await ask(http, "Zanzibar sardines" * 100)
         await http.get("/place?prompt=Zanzibar")
         await http.post("/v1/chat/completions", content=b'{"messages": "Zanzibar')
     log = echo.log()
-    assert log.count("appliance.watch: request ") == before + 2
+    assert log.count("appliance.chat.watch: request ") == before + 2
     assert "Zanzibar" not in log
 
 

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from appliance.engine.kernels import label_of
-from appliance.models import starter_model
+from appliance.models.catalogue import starter_model
 from tests.model.faulty_llama import Fault, able_here, faulty_llama
 from tests.system.program import Program
 

@@ -17,11 +17,11 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from appliance.logins import COOKIE_NAME, Logins
-from appliance.passwords import Passwords
-from appliance.paths import Paths
-from appliance.person import load_secret
-from appliance.settings import Settings, is_live
+from appliance.access.logins import COOKIE_NAME, Logins
+from appliance.access.passwords import Passwords
+from appliance.access.person import load_secret
+from appliance.base.paths import Paths
+from appliance.settings.schema import Settings, is_live
 from tests.system.program import Program, command, free_port
 
 ADMIN, PASSCODE = "correct horse", "open sesame"
@@ -196,7 +196,7 @@ SEEN: dict[str, tuple[str, Look, Any, Any]] = {
 }
 """New value, how its effect is looked at, what is seen before and after."""
 ELSEWHERE = {
-    "tests/unit/test_live_settings.py": (
+    "tests/unit/settings/test_live_settings.py": (
         *("disconnect_grace_s", "disconnect_grace_busy_s", "answer_cache_ttl_s", "short_answer_tokens"),
         *("shorter_answers_wait_s", "shorter_history_wait_s", "saved_only_wait_s", "busy_wait_s", "address_share"),
     ),

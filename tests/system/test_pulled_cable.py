@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from appliance.api_keys import ApiKeys
-from appliance.paths import Paths
+from appliance.access.api_keys import ApiKeys
+from appliance.base.paths import Paths
 
 SERVER, CLIENT = "10.213.77.1", "10.213.77.2"
 

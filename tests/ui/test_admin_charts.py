@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ui.admin_charts import Line, chart_html
+from ui.admin.charts import Line, chart_html
 
 
 def svg(times_s: list[float], *lines: Line) -> ElementTree.Element:

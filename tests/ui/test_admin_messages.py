@@ -6,11 +6,11 @@ from string import Formatter
 
 import pytest
 
-from appliance.settings import Settings, kind_of
-from ui import setting_words
-from ui.admin_messages import SENTENCES, span_of, tell
-from ui.messages import LANGUAGES
-from ui.setting_words import GROUP_NAMES, GROUPS, grouped, help_of, name_of, unit_of
+from appliance.settings.schema import Settings, kind_of
+from ui.words import settings as setting_words
+from ui.words.admin_messages import SENTENCES, span_of, tell
+from ui.words.messages import LANGUAGES
+from ui.words.settings import GROUP_NAMES, GROUPS, grouped, help_of, name_of, unit_of
 
 
 def blanks(sentence: str) -> set[str]:

@@ -10,10 +10,10 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from appliance.settings import Settings
-from appliance.settings_files import Sources, find_sources, read_settings
-from appliance.settings_store import SettingsStore
-from ui.admin_settings import form_html, make_settings_router
+from appliance.settings.files import Sources, find_sources, read_settings
+from appliance.settings.schema import Settings
+from appliance.settings.store import SettingsStore
+from ui.admin.settings import form_html, make_settings_router
 
 
 class Site:

@@ -9,10 +9,10 @@ from datetime import datetime
 
 import pytest
 
-from appliance.answer import Origin
+from appliance.answers.answer import Origin
+from appliance.chat.sessions import Conversation, Turn
 from appliance.engine.request import FinishReason
-from appliance.sessions import Conversation, Turn
-from ui.conversation_view import as_markdown, finished, said
+from ui.chat.conversation_view import as_markdown, finished, said
 
 
 def texts(*turns: Turn) -> list[tuple[str, str]]:
@@ -101,7 +101,7 @@ def test_a_saved_answer_says_when_it_was_written_and_the_last_one_offers_a_fresh
     assert f"Saved answer, {clock} – ask afresh<" in second
     assert 'class="note afresh"' in second
     (note,) = [m["content"][0]["text"] for m in finished(Conversation((saved,)), "zh", 40)[2:]]
-    assert f"已保存的回答，{clock} – 重新提问" in html.unescape(note)
+    assert f"已保存的回答（{clock}）· 重新回答" in html.unescape(note)
 
 
 def test_an_answer_saved_on_another_day_says_which() -> None:
@@ -109,7 +109,7 @@ def test_an_answer_saved_on_another_day_says_which() -> None:
     day = datetime.fromtimestamp(86_400 * 365.0).astimezone()
     assert f"Saved answer, {day.day} January 1971, {day:%H:%M}" in html.unescape(texts(old)[-1][1])
     (note,) = [m["content"][0]["text"] for m in finished(Conversation((old,)), "zh", 40)[2:]]
-    assert f"已保存的回答，1971年1月{day.day}日 {day:%H:%M}" in html.unescape(note)
+    assert f"已保存的回答（1971年1月{day.day}日 {day:%H:%M}）" in html.unescape(note)
 
 
 def test_who_comes_back_after_a_long_time_is_told_why_the_conversation_is_empty() -> None:

@@ -15,14 +15,14 @@ from argon2 import PasswordHasher
 from starlette.routing import Mount
 
 from app import build_page
-from appliance.access import Door, door_of
+from appliance.access.logins import COOKIE_NAME
+from appliance.access.passwords import Passwords
+from appliance.access.rights import Door, door_of
+from appliance.base.paths import Paths
 from appliance.lifecycle import Appliance
-from appliance.logins import COOKIE_NAME
-from appliance.passwords import Passwords
-from appliance.paths import Paths
-from appliance.settings import Settings
-from ui.admin_page import AdminPages
-from ui.messages import LANGUAGES
+from appliance.settings.schema import Settings
+from ui.admin.page import AdminPages
+from ui.words.messages import LANGUAGES
 
 NEEDS_NOTHING = {"/health", "/login", "/admin/login", "/favicon.ico", "/here"}
 NEEDS_A_KEY = {"/v1", "/metrics"}

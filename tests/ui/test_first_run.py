@@ -12,22 +12,22 @@ import pytest
 from argon2 import PasswordHasher
 from fastapi import FastAPI
 
-from appliance import model_library
-from appliance.access import Access
-from appliance.api_keys import ApiKeys
-from appliance.errors import SettingsError
-from appliance.front_door import FrontDoor
-from appliance.hosts import KnownHosts
-from appliance.logins import COOKIE_NAME, Logins
-from appliance.model_download import DownloadState
-from appliance.network import Adapter
-from appliance.passwords import Passwords
-from appliance.person import Persons
-from appliance.self_test import SelfTest, SelfTestState, Verdict
-from appliance.this_pc import ThisPc
+from appliance.access.api_keys import ApiKeys
+from appliance.access.logins import COOKIE_NAME, Logins
+from appliance.access.passwords import Passwords
+from appliance.access.person import Persons
+from appliance.access.rights import Access
+from appliance.access.this_pc import ThisPc
+from appliance.base.errors import SettingsError
+from appliance.models import model_library
+from appliance.models.model_download import DownloadState
+from appliance.network.front_door import FrontDoor
+from appliance.network.hosts import KnownHosts
+from appliance.network.interfaces import Adapter
+from appliance.operate.self_test import SelfTest, SelfTestState, Verdict
 from tests.unit.engine_double import INFO, ScriptedEngine, settle
-from tests.unit.test_model_library import Shelf
-from ui.first_run import PATH, STEPS, House, make_first_run_router
+from tests.unit.models.test_model_library import Shelf
+from ui.admin.first_run import PATH, STEPS, House, make_first_run_router
 
 SECRET = b"x" * 32
 VERDICT = Verdict("Small", INFO.fingerprint, 12, 8.0, 22, 1.2, 2 * 10**9, 34 * 10**9, 1.7e9)
@@ -230,7 +230,7 @@ async def test_what_it_found_is_said_in_people_and_words_with_the_address_to_han
     assert "2.0 GB of memory, 34.0 GB of disk" in html
     assert "http://192.168.1.20:7860" in html
     assert "data:image/svg+xml" in html
-    assert "12 人同时舒适使用，每人每秒约 12 个字；允许排队时可供 22 人" in await page(browser, "test", "zh")
+    assert "12 人同时流畅使用，每人每秒约 12 个字；允许排队时可供 22 人" in await page(browser, "test", "zh")
 
 
 @pytest.mark.parametrize(

@@ -14,17 +14,17 @@ import gradio as gr
 import pytest
 from starlette.requests import Request
 
-from appliance.access import Access
-from appliance.chat import ChatService
-from appliance.hosts import Authority
-from appliance.paths import Paths
-from appliance.person import COOKIE_NAME, Persons
-from appliance.rate_limits import RateLimits
-from appliance.settings import Settings
+from appliance.access.person import COOKIE_NAME, Persons
+from appliance.access.rate_limits import RateLimits
+from appliance.access.rights import Access
+from appliance.base.paths import Paths
+from appliance.chat.service import ChatService
+from appliance.network.hosts import Authority
+from appliance.settings.schema import Settings
 from tests.unit.engine_double import ScriptedEngine
-from ui import chat_handlers
-from ui.chat_handlers import ChatHandlers
-from ui.queue_policy import CHAT_GROUP, N_SPARE_EVENTS, QueuePolicy
+from ui.chat import handlers as chat_handlers
+from ui.chat.handlers import ChatHandlers
+from ui.chat.queue_policy import CHAT_GROUP, N_SPARE_EVENTS, QueuePolicy
 from ui.session_link import SessionLink
 
 PERSONS = Persons(b"s" * 32)

@@ -12,18 +12,18 @@ import pytest
 from argon2 import PasswordHasher
 from fastapi import APIRouter
 
-from appliance.access import Access
-from appliance.logins import COOKIE_NAME
-from appliance.passwords import Passwords
-from appliance.paths import Paths
-from appliance.person import Persons
-from appliance.rate_limits import RateLimits
-from appliance.settings import Settings
-from appliance.this_pc import COOKIE_NAME as THIS_PC
-from appliance.this_pc import LASTS_S, new_link
-from appliance.web import make_app
-from ui.login_page import make_login_router
-from ui.messages import in_both
+from appliance.access.logins import COOKIE_NAME
+from appliance.access.passwords import Passwords
+from appliance.access.person import Persons
+from appliance.access.rate_limits import RateLimits
+from appliance.access.rights import Access
+from appliance.access.this_pc import COOKIE_NAME as THIS_PC
+from appliance.access.this_pc import LASTS_S, new_link
+from appliance.base.paths import Paths
+from appliance.http.web import make_app
+from appliance.settings.schema import Settings
+from ui.site.login_page import make_login_router
+from ui.words.messages import in_both
 
 SECRET = b"k" * 32
 OFFICE = "http://office.example:7860"

@@ -17,10 +17,10 @@ from urllib.parse import quote
 import httpx
 import pytest
 
+from appliance.base.paths import Paths
+from appliance.http.web import MAX_BODY_BYTES
 from appliance.lifecycle import Appliance
-from appliance.paths import Paths
-from appliance.settings import Settings
-from appliance.web import MAX_BODY_BYTES
+from appliance.settings.schema import Settings
 from tests.ui.test_every_door import Whole
 
 HOLD_S = 0.05

@@ -6,8 +6,8 @@ from string import Formatter
 
 import pytest
 
-from appliance import errors
-from ui.messages import LANGUAGES, SENTENCES, known, language_of, say
+from appliance.base import errors
+from ui.words.messages import LANGUAGES, SENTENCES, known, language_of, say
 
 
 def blanks(sentence: str) -> set[str]:

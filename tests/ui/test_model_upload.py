@@ -9,13 +9,13 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from appliance import model_upload
-from appliance.errors import ModelFileError
-from appliance.model_upload import sweep_uploads, take_upload
-from appliance.web import MAX_BODY_BYTES, BodyLimit
-from tests.unit.test_model_file import split, write
-from tests.unit.test_model_library import Shelf
-from ui.model_upload import make_upload_router
+from appliance.base.errors import ModelFileError
+from appliance.http.web import MAX_BODY_BYTES, BodyLimit
+from appliance.models import model_upload
+from appliance.models.model_upload import sweep_uploads, take_upload
+from tests.unit.models.test_model_file import split, write
+from tests.unit.models.test_model_library import Shelf
+from ui.admin.model_upload import make_upload_router
 
 
 @pytest.fixture
@@ -178,7 +178,7 @@ async def test_the_length_has_to_be_announced(browser):
 
 
 def test_the_page_says_where_to_send_it() -> None:
-    from ui.models_section import upload_html
+    from ui.admin.models import upload_html
 
     html = upload_html("en")
     assert 'data-upload="/admin/models/"' in html

@@ -13,9 +13,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from appliance.person import COOKIE_NAME, Persons
-from ui import page_gate
-from ui.page_gate import PageEvents, PageGate, PageStreams
+from appliance.access.person import COOKIE_NAME, Persons
+from ui.site import page_gate
+from ui.site.page_gate import PageEvents, PageGate, PageStreams
 
 PERSONS = Persons(b"s" * 32)
 EVENTS = PageEvents(queued={0: 1, 9: 0}, direct={3: 0})

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from appliance import block_list, quick_answers
-from appliance.errors import StartFailed
-from appliance.owner_file import BadRules, OwnerFile
-from appliance.private_file import PrivateRecord
-from appliance.rule_edits import with_rule, without_rule
-from ui.admin_section import Place
-from ui.problem_words import disk_problem, rules_problem
+from appliance.answers import block_list, quick_answers
+from appliance.answers.rule_edits import with_rule, without_rule
+from appliance.base.errors import StartFailed
+from appliance.base.private_file import PrivateRecord
+from appliance.settings.owner_file import BadRules, OwnerFile
+from ui.admin.section import Place
+from ui.words.problems import disk_problem, rules_problem
 
 QUICK = [
     ("[[rule]\n", "line 1: this is not valid TOML", "第 1 行：不是有效的 TOML"),

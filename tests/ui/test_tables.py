@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ui.tables import align_numbers
+from ui.chat.tables import align_numbers
 
 PLAIN = "| fruit | price | note |\n|---|---|---|\n| apple | 1,200.50 | 3 or 4 |\n| pear | ¥3 | none |"
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from appliance.answer import Answer
-from appliance.chat import ChatService
+from appliance.answers.answer import Answer
+from appliance.answers.replies import Known
+from appliance.chat.service import ChatService
 from appliance.engine.request import Message, SamplingParams
-from appliance.replies import Known
-from appliance.settings import Settings
+from appliance.settings.schema import Settings
 from tests.unit.engine_double import Clock, ScriptedEngine, settle
 
 ANN = ("ann", "tab-1")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 
+from appliance.base.errors import NotReady
 from appliance.engine.client import EngineState
 from appliance.engine.request import Delta, EngineInfo, Finished, FinishReason, Request, Running, Started, Update
-from appliance.errors import NotReady
 
 INFO = EngineInfo(model_name="Double", n_slots=2, n_ctx_seq=1024, n_vocab=100, pid=1, load_s=0.0, fingerprint="double")
 

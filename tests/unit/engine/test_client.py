@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from appliance.base.errors import ModelFileError, NotReady
 from appliance.engine import client as client_module
 from appliance.engine.client import EngineClient, EngineState
 from appliance.engine.config import EngineConfig
 from appliance.engine.request import Delta, Finished, FinishReason, Message, Request, Started
 from appliance.engine.stream import TokenStream
-from appliance.errors import ModelFileError, NotReady
 from tests.unit.engine.waiting import engine_pids, gone, is_alive, run_script, until
 
 LONG = "abcdefghij" * 20

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from appliance.base.errors import InputTooLong
 from appliance.engine.backend import Vocabulary
 from appliance.engine.chat_template import TemplateUnusable
 from appliance.engine.echo_backend import ByteVocabulary, EchoBackend
@@ -19,7 +20,6 @@ from appliance.engine.prompt import (
     SystemPromptTooLong,
 )
 from appliance.engine.request import Message
-from appliance.errors import InputTooLong
 from tests.unit.engine.conversations import HAN_150, builder, play
 
 BYTES: Vocabulary = ByteVocabulary()

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from appliance.base.errors import EngineFailed, ModelFileError, NotReady
 from appliance.engine.client import EngineClient, EngineState
 from appliance.engine.config import EngineConfig
 from appliance.engine.request import EngineInfo, FinishReason, Message, Request
-from appliance.errors import EngineFailed, ModelFileError, NotReady
 from tests.unit.engine.test_client import LONG, SLOW, VERY_LONG, Asker, Reader, ended, engine, kill
 from tests.unit.engine.waiting import engine_pids, until
 

@@ -6,7 +6,7 @@ import gguf
 import numpy as np
 import pytest
 
-from appliance.errors import ModelFileError
+from appliance.base.errors import ModelFileError
 from appliance.tuning.gguf_layout import EMBEDDING, HEAD, read_layout, write_with_head
 from tests.unit.tuning.files import N_EMBD, N_VOCAB, write_model
 

@@ -8,7 +8,7 @@ import pytest
 from appliance.engine.backend import N_BATCH
 from appliance.engine.config import EngineConfig
 from appliance.engine.echo_backend import EchoBackend
-from appliance.engine.measure import Part, measure_backend, measuring_config, n_steps, reference_bytes
+from appliance.tuning.measure import Part, measure_backend, measuring_config, n_steps, reference_bytes
 from appliance.tuning.tuner import TEXTS as TEXTS_DIR
 from appliance.tuning.verdict import LANGUAGES
 

@@ -8,9 +8,9 @@ import pytest
 
 from appliance.engine.config import EngineConfig
 from appliance.engine.cpu import thread_count
-from appliance.engine.workshop import CountThreads, JobFailed
 from appliance.tuning import threads
 from appliance.tuning.threads import candidates, choose_threads, for_this_cpu, tune_threads
+from appliance.tuning.worker_jobs import CountThreads, JobFailed
 
 EVEN = (2.0, 2.1, 2.0)
 

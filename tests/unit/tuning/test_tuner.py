@@ -11,14 +11,14 @@ from collections import namedtuple
 import numpy as np
 import pytest
 
+from appliance.base.errors import ModelFileError
 from appliance.engine.config import EngineConfig
-from appliance.engine.measure import Measurement
-from appliance.engine.workshop import JobCancelled, JobFailed, Measure, Quantise
-from appliance.errors import ModelFileError
 from appliance.tuning.choices import Choices, tuned_file
 from appliance.tuning.gguf_layout import EMBEDDING, read_layout
+from appliance.tuning.measure import Measurement
 from appliance.tuning.tuner import N_ROUNDS, Progress, Tuner, TuningFailed
 from appliance.tuning.verdict import Form
+from appliance.tuning.worker_jobs import JobCancelled, JobFailed, Measure, Quantise
 from tests.unit.engine.scripted import FakeClock
 from tests.unit.tuning.files import write_model
 

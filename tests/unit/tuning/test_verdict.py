@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from appliance.engine.measure import Measurement
+from appliance.tuning.measure import Measurement
 from appliance.tuning.verdict import Form, Quality, Row, Speed, choose, contenders, gain, summarise
 
 

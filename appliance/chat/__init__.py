@@ -1,0 +1,1 @@
+"""What was said: conversations, and the life of one question."""

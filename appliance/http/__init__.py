@@ -1,0 +1,1 @@
+"""The routes, and what stands before all of them."""

@@ -1,0 +1,1 @@
+"""Who waits, how long, and who is told that it is too much."""

@@ -1,0 +1,1 @@
+"""How it is doing: counters, their history, memory and load of this PC."""

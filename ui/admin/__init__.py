@@ -1,0 +1,1 @@
+"""The owner's pages, one module a section."""

@@ -1,0 +1,1 @@
+"""The page people chat on: its components, what happens when something is pressed, how a conversation looks."""

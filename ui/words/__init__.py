@@ -1,0 +1,1 @@
+"""Every sentence a person can see, in Chinese and English."""
