@@ -137,6 +137,7 @@ def build_page(appliance: Appliance, paths: Paths) -> tuple[FastAPI, Page]:
     from appliance.http.api import make_router
     from appliance.http.event_stream import make_stream_router
     from appliance.http.page_routes import make_page_router
+    from appliance.http.throttle import Accounts
     from appliance.http.web import make_app
     from ui.admin import page as admin_page
     from ui.admin.first_run import house_of, make_first_run_router
@@ -159,7 +160,8 @@ def build_page(appliance: Appliance, paths: Paths) -> tuple[FastAPI, Page]:
         make_first_run_router(house_of(appliance)),
         make_upload_router(appliance.models, language),
     ]
-    app = make_app(routers, persons, appliance.access, in_both, lambda: appliance.limits.address_share)
+    accounts = Accounts(lambda: appliance.limits.address_share, appliance.access.is_owners)
+    app = make_app(routers, persons, appliance.access, in_both, accounts)
     admin_page.mount(app, appliance, language)
     page = interface.build(chat, settings, persons, limits)
     interface.mount(app, page, settings, persons)
@@ -184,7 +186,7 @@ async def serve(appliance: Appliance, app: FastAPI, page: Page, sock: socket.soc
         # Without this the page's streams never end; before the drain it would cut answers off.
         await page.close()
 
-    server = Server(server_config(app, host, port), before_shutdown)
+    server = Server(server_config(app, host, port, app.state.accounts.charge), before_shutdown)
     is_wanted_again = False
 
     def start_again() -> None:

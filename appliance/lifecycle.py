@@ -27,6 +27,7 @@ from appliance.engine.request import EngineInfo
 from appliance.engine.step_down import StepDown
 from appliance.engine.try_out import try_out
 from appliance.models.catalogue import find_model, read_choice, write_choice
+from appliance.models.model_file import inspect
 from appliance.models.model_library import ModelLibrary, Running
 from appliance.models.model_upload import sweep_uploads
 from appliance.network.front_door import FrontDoor
@@ -128,7 +129,8 @@ class Appliance:
         file = await asyncio.to_thread(_form_to_load, source, self.settings, self._paths)
         config = self._engine_config(file)
         if self.engine.state is EngineState.READY:
-            await try_out(config, self.kernels.failures)
+            facts = await asyncio.to_thread(inspect, file)
+            await try_out(config, facts.memory_bytes(1, config.n_ctx_seq), self.kernels.failures)
         info = await self.engine.switch(config)
         self.model_source, self.model_path, self.failed_model = source, file, None
         await asyncio.to_thread(self._note_model)

@@ -139,6 +139,14 @@ class Access:
         self.logins.lasts_s = _lasts_s(settings)
         self.hosts = _hosts(settings, self.hosts.announced)
 
+    def is_owners(self, connection: HTTPConnection) -> bool:
+        """Whether it shows a cookie that only the owner's browser has, for what stands before the doorkeeper."""
+        cookies = connection.cookies
+        if self.this_pc.is_proven(cookies):
+            return True
+        login = self.logins.of(cookies)
+        return login is not None and login.role == "admin"
+
     def identify(self, connection: HTTPConnection, host: Authority) -> Caller:
         """Read everything the request proves, and keep it for `caller_of`. Its origin must have been checked."""
         peer = connection.client.host if connection.client is not None else None

@@ -37,8 +37,8 @@ _SAFETY = 0.85
 """Share of the longest allowed gap that a step may be planned to take."""
 _SHORT_STEP_S = 0.35
 _LONELY_STEP_S = 0.06
-"""Where one or two prompts take many steps, they fill a step to this length only, or to `_LONELY_SHARE` times what one
-answer takes: whoever comes meanwhile is read in the next one. More of them are read sooner in longer steps."""
+"""Where one or two prompts take many steps, they get so much of each only, or `_LONELY_SHARE` times what one answer
+takes: whoever comes meanwhile is read in the next one. More of them are read sooner in longer steps."""
 _LONELY_SHARE = 5.0
 _N_LONELY = 2
 _DECODE_SHARE = 3.0
@@ -131,8 +131,14 @@ class Scheduler:
             if not sequence.n_reusable and not sequence.n_saved and sequence.shared_ids in being_shared:
                 continue  # its system prompt will be ready after this step: copying beats computing it again
             turns = self._reading_turns(now_s, sequence)
-            if sum(s.n_chunk for s in self._prompts() if turns[s] <= turns[sequence]) >= budget:
+            n_left_out, n_left = self._n_left_out(budget), budget
+            for other in sorted(self._prompts(), key=lambda s: (turns[s], s.placed)):
+                if turns[other] <= turns[sequence]:
+                    n_left -= _n_read(other, n_left, budget, n_left_out)
+            if not n_left:
                 return None
+            if not _n_read(sequence, n_left, budget, n_left_out):
+                continue  # the rest of this step is left for those who come meanwhile
             self.waiting.remove(sequence)
             sequence.slot = len(self.running)
             sequence.placed = self._n_placed
@@ -163,15 +169,13 @@ class Scheduler:
         holds_up_others = n_decoding > 0 and self._somebody_waits_for_a_slot()
         counts: dict[Sequence, int] = {}
         turns = self._reading_turns(now_s)
-        n_left_out = self._n_left_out(budget)
+        n_left, n_left_out = budget, self._n_left_out(budget)
         for sequence in sorted(self._prompts(), key=lambda s: (turns[s], s.placed)):
-            n_chunk = min(sequence.n_chunk, budget)
-            if n_chunk < sequence.n_to_compute:
-                n_chunk = min(n_chunk, max(0, budget - n_left_out))
+            n_chunk = _n_read(sequence, n_left, budget, n_left_out)
             if holds_up_others and self._is_long(sequence) and turns[sequence].is_in_line:
                 n_chunk = min(n_chunk, 1)
             counts[sequence] = n_chunk
-            budget -= n_chunk
+            n_left -= n_chunk
         rows = tuple((s, n) for s in self.running if (n := counts.get(s, 1)) > 0)
         return Step(rows, n_decoding, sum(counts.values()))
 
@@ -234,8 +238,8 @@ class Scheduler:
         n_long = sum(s.n_to_compute > budget for s in [*self._prompts(), *self.waiting])
         if not 0 < n_long <= _N_LONELY:
             return 0
-        lonely_s = max(_LONELY_STEP_S, _LONELY_SHARE * self._cost.decode_s(1))
         n_decoding = self._n_decoding()
+        lonely_s = max(_LONELY_STEP_S, _LONELY_SHARE * self._cost.decode_s(1)) + self._cost.decode_s(n_decoding)
         return max(0, budget - max(_MIN_CHUNK, self._cost.prompt_rows_within(lonely_s, n_decoding)))
 
     def _prompt_budget(self) -> int:
@@ -244,3 +248,9 @@ class Scheduler:
         planned_s = max(_SHORT_STEP_S, _DECODE_SHARE * self._cost.decode_s(n_decoding))
         fitting = self._cost.prompt_rows_within(min(planned_s, self._rules.max_itl_s * _SAFETY), n_decoding)
         return min(max(fitting, _MIN_CHUNK), self._rules.n_batch - n_decoding)
+
+
+def _n_read(sequence: Sequence, n_left: int, budget: int, n_left_out: int) -> int:
+    """Rows this prompt gets of those left of a budget, where one longer than that leaves some empty."""
+    n_chunk = min(sequence.n_chunk, n_left)
+    return n_chunk if sequence.n_to_compute <= budget else min(n_chunk, max(0, n_left - n_left_out))

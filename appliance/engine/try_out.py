@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import replace
-from pathlib import Path
 
 from appliance.base.errors import EngineFailed
 from appliance.engine.client import EngineClient
@@ -16,25 +15,24 @@ from appliance.engine.step_down import StepDown
 
 _log = logging.getLogger(__name__)
 
-_LOAD_S = 600.0
-"""As long as the engine itself may take."""
-_WORK_BYTES = 300_000_000
-"""Of a process with one conversation, beside the weights."""
+_LOAD_S = 120.0
+"""At low priority beside a busy engine; what is not loaded by then is loaded without a trial."""
 
 
-async def try_out(config: EngineConfig, failures: tuple[Failure, ...] = ()) -> None:
+async def try_out(config: EngineConfig, memory_bytes: int, failures: tuple[Failure, ...] = ()) -> None:
     """Load this model in a process of its own, for one conversation and at low priority, and end that again.
 
-    Where memory does not allow two models at once nothing is tried: loading it for good will show.
+    Nothing is tried where memory does not allow two models at once, and a trial that says nothing of the file (too slow
+    beside a busy engine, out of memory after all) decides nothing: loading it for good will show.
 
     Args:
+        memory_bytes: what the model needs with one conversation.
         failures: kernels that failed here before.
 
     Raises:
         ModelFileError: of the file.
-        EngineFailed: the process ended while it was loading, or took too long.
     """
-    if config.model_path is None or not _fits_beside(config.model_path):
+    if memory_bytes > available_ram_bytes():
         _log.info("the other model is not tried first: memory does not allow two at once")
         return
     small = replace(config, n_slots=1, n_threads=1, priority="low", mlock=False, parked_dir=None)
@@ -43,14 +41,7 @@ async def try_out(config: EngineConfig, failures: tuple[Failure, ...] = ()) -> N
         async with asyncio.timeout(_LOAD_S):
             await engine.start()
             await engine.wait_ready()
-    except TimeoutError:
-        raise EngineFailed(f"the engine was not ready after {_LOAD_S:.0f} s") from None
+    except (TimeoutError, EngineFailed) as error:
+        _log.info("the trial of the other model says nothing (%s)", str(error) or "it takes too long")
     finally:
         await engine.close()
-
-
-def _fits_beside(path: Path) -> bool:
-    try:
-        return path.stat().st_size + _WORK_BYTES <= available_ram_bytes()
-    except OSError:
-        return True  # that it cannot be read is for the engine to say

@@ -27,7 +27,7 @@ from appliance.base.errors import (
     UnknownHost,
 )
 from appliance.base.log import where
-from appliance.http.throttle import Throttle
+from appliance.http.throttle import Accounts, Throttle
 from appliance.network.hosts import is_foreign, parse_authority
 
 _log = logging.getLogger(__name__)
@@ -204,11 +204,11 @@ def make_app(
     persons: Persons,
     access: Access,
     sentence: Callable[[str], str],
-    share: Callable[[], float] = float,
+    accounts: Accounts | None = None,
 ) -> FastAPI:
     """The app the page is mounted on: no schema, no documentation pages, our routes before anything else.
 
-    `sentence` tells a person what a refusal's code means, in every language; `share`: see Throttle.
+    `sentence` tells a person what a refusal's code means, in every language; `accounts`: who pays for the work.
     """
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
     for router in routers:
@@ -218,7 +218,8 @@ def make_app(
     app.add_middleware(PersonCookie, persons=persons)
     app.add_middleware(BodyLimit, sentence=sentence)
     app.add_middleware(Doorkeeper, access=access, sentence=sentence)
-    app.add_middleware(Throttle, share=share, sentence=sentence)
+    app.state.accounts = accounts or Accounts()
+    app.add_middleware(Throttle, accounts=app.state.accounts, sentence=sentence)
     app.add_middleware(SecurityHeaders)
     return app
 

@@ -73,7 +73,7 @@ class Settings(BaseModel):
     questions_per_minute_and_address: int = _row(
         200, "Questions all people behind one address may ask in a minute; 0: no limit.", live=True, ge=0, le=100_000
     )
-    address_share: float = _row(
+    address_share: int = _row(
         5,
         "CPU time all people behind one address may take from the page's process in the long run, of one core, answers "
         "as they are read not counted; more of it waits. 0: no limit.",

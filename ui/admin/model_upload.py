@@ -9,6 +9,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from appliance.base.errors import ModelFileError
+from appliance.http.throttle import free_of_charge
 from appliance.http.web import UPLOADS
 from appliance.models.model_library import ModelLibrary
 from ui.admin.models import problem_text
@@ -22,6 +23,7 @@ def make_upload_router(library: ModelLibrary, preset_language: Callable[[], str]
 
     @router.put(UPLOADS + "{name}")
     async def take(name: str, request: Request) -> Response:
+        free_of_charge(request.scope)
         headers = request.headers
         language = language_of(headers.get(LANGUAGE_HEADER), headers.get("accept-language"), preset_language())
         announced = headers.get("content-length", "")

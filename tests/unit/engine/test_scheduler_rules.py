@@ -258,12 +258,32 @@ def test_whoever_has_several_requests_in_hand_is_as_much_more_patient():
     queue = scheduler(costing(prompt_row_s=0.005), starvation_limit_s=0.15)
     queue.add(sequence("paste", n_prompt=200, person="eve"))
     place_all(queue)
-    queue.add(sequence("short", n_prompt=30, arrived_s=2.2))
+    queue.add(sequence("short", n_prompt=60, arrived_s=2.2))
     place_all(queue, now_s=2.2)
-    assert [s.request_id for s, _ in queue.next_step(2.2).rows] == ["paste"]
+    assert {s.request_id: n for s, n in queue.next_step(2.2).rows} == {"paste": 16, "short": 54}
     queue.add(sequence("another", n_prompt=200, person="eve", arrived_s=2.2))
-    assert place_all(queue, now_s=2.2) == ["short"]
-    assert {s.request_id: n for s, n in queue.next_step(2.2).rows}["short"] == 30
+    assert place_all(queue, now_s=2.2) == []
+    assert {s.request_id: n for s, n in queue.next_step(2.2).rows} == {"short": 60}
+
+
+@pytest.mark.parametrize("n_long", [1, 2])
+def test_a_long_prompt_that_has_waited_long_leaves_room_for_whoever_comes(n_long):
+    queue = scheduler(costing(prompt_row_s=0.005), starvation_limit_s=0.15)
+    for number in range(n_long):
+        queue.add(sequence(f"paste{number}", n_prompt=600))
+    place_all(queue)
+    queue.add(sequence("short", n_prompt=30, arrived_s=20.0))
+    assert place_all(queue, now_s=20.0) == ["short"]
+    assert {s.request_id: n for s, n in queue.next_step(20.0).rows} == {"paste0": 16, "short": 30}
+
+
+def test_beside_answers_a_long_prompt_still_gets_its_part_of_a_step():
+    queue = scheduler(costing(decode_s=0.07, prompt_row_s=0.002))
+    for number in range(3):
+        answering(queue, sequence(f"answered{number}", person=f"p{number}"))
+    queue.add(sequence("paste", n_prompt=500))
+    place_all(queue)
+    assert queue.next_step(0.0).n_prompt > 30  # 0.06 s, or five answers' time, on top of what the answers take
 
 
 def waiting_for_a_slot_behind_a_paste(person: str) -> Scheduler:
