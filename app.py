@@ -140,7 +140,7 @@ def build_page(appliance: Appliance, paths: Paths) -> tuple[FastAPI, Page]:
     from appliance.http.throttle import Accounts
     from appliance.http.web import make_app
     from ui.admin import page as admin_page
-    from ui.admin.first_run import house_of, make_first_run_router
+    from ui.admin.first_run import make_first_run_router, parts_of
     from ui.admin.model_upload import make_upload_router
     from ui.site import interface
     from ui.site.login_page import make_login_router
@@ -157,7 +157,7 @@ def build_page(appliance: Appliance, paths: Paths) -> tuple[FastAPI, Page]:
         make_stream_router(chat, settings, limits),
         make_page_router(chat, persons, settings),
         make_login_router(appliance.access, limits, language),
-        make_first_run_router(house_of(appliance)),
+        make_first_run_router(parts_of(appliance)),
         make_upload_router(appliance.models, language),
     ]
     accounts = Accounts(lambda: appliance.limits.address_share, appliance.access.is_owners)
@@ -193,7 +193,7 @@ async def serve(appliance: Appliance, app: FastAPI, page: Page, sock: socket.soc
         nonlocal is_wanted_again
         is_wanted_again = server.should_exit = True
 
-    appliance.desk.start_again = start_again
+    appliance.admin_service.start_again = start_again
     await appliance.start()
     serving = asyncio.create_task(server.serve(sockets=[sock]))
     announcing = asyncio.create_task(console.announce(appliance, began))

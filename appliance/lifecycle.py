@@ -28,10 +28,10 @@ from appliance.engine.step_down import StepDown
 from appliance.engine.try_out import try_out
 from appliance.models.catalogue import find_model, read_choice, write_choice
 from appliance.models.model_file import inspect
-from appliance.models.model_library import ModelLibrary, Running
+from appliance.models.model_library import ModelLibrary, PresentModel
 from appliance.models.model_upload import sweep_uploads
 from appliance.network.front_door import FrontDoor
-from appliance.operate.admin_service import Desk
+from appliance.operate.admin_service import AdminService
 from appliance.operate.self_test import SelfTest
 from appliance.settings.files import Sources
 from appliance.settings.schema import Settings
@@ -75,13 +75,15 @@ class Appliance:
         self.access = Access.of(settings, paths, self.persons, secret, self._announced_name)
         self.limits = RateLimits(*_limits(settings))
         sweep_uploads(paths.models)
-        self.models = ModelLibrary(settings, paths, Running(self._present_source, self._engine_info, self.use_model))
+        self.models = ModelLibrary(
+            settings, paths, PresentModel(self._present_source, self._engine_info, self.use_model)
+        )
         self.self_test = SelfTest(self, paths)
         self._tasks: list[asyncio.Task[None]] = []
         sources = sources or Sources(paths.data_dir / CONFIG_NAME, paths.data_dir)
         self.store = SettingsStore(settings, sources)
         self.store.users += [self.chat.use, self.access.use, self._use_limits]
-        self.desk = Desk(self.chat, self.access, self.limits, self.store, paths, self.door)
+        self.admin_service = AdminService(self.chat, self.access, self.limits, self.store, paths, self.door)
 
     def spawn(self) -> None:
         """Start the engine's process; before slow imports, so that it loads beside them."""
@@ -94,7 +96,7 @@ class Appliance:
     async def start(self) -> None:
         """Attach to the running loop; does not wait for the engine."""
         await self.engine.start()
-        for work in (keep_house([*self.chat.jobs(), *self.desk.jobs()]), self.door.announce()):
+        for work in (keep_house([*self.chat.jobs(), *self.admin_service.jobs()]), self.door.announce()):
             task = asyncio.get_running_loop().create_task(work)
             task.add_done_callback(_report)
             self._tasks.append(task)
@@ -180,7 +182,7 @@ class Appliance:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
-        await self.desk.close()
+        await self.admin_service.close()
         await self.chat.close()
         await self.engine.close()
 

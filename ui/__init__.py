@@ -1,1 +1,1 @@
-"""The page people chat on: the only package that imports gradio. Talks to the chat service, never to the engine."""
+"""Everything in a browser. The only package that imports gradio; talks to appliance/, never to the engine itself."""

@@ -1,1 +1,1 @@
-"""Who may do what: persons, the owner, programs, and how often each may ask."""
+"""Who may do what, and how often: persons, the owner, programs, passwords, keys."""

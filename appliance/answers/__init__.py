@@ -1,1 +1,1 @@
-"""Who answers: quick answers, saved answers, an answer that is being written for somebody else, the engine."""
+"""Who answers: the block list, quick and saved answers, an answer being written for somebody else, the engine."""

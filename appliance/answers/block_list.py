@@ -19,7 +19,7 @@ _SLACK_CHARS = 8
 _SENTENCES = ("This is not discussed here.", "这里不讨论这个内容。")
 
 
-class _Rule(StrictModel):
+class _BlockRule(StrictModel):
     words: list[str] = Field(default_factory=list)
     patterns: list[str] = Field(default_factory=list)
     questions: bool = True
@@ -27,8 +27,8 @@ class _Rule(StrictModel):
     sentence: str = ""
 
 
-class _File(StrictModel):
-    rule: list[_Rule] = Field(default_factory=list)
+class _BlockListFile(StrictModel):
+    rule: list[_BlockRule] = Field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class BlockRules:
 
 def compile_rules(text: str) -> BlockRules:
     """The rules of a file's text. Raises BadRules with the line."""
-    file, lines = parse_rules(text, _File)
+    file, lines = parse_rules(text, _BlockListFile)
     of_questions: list[_Blocked] = []
     of_answers: list[_Blocked] = []
     n_held = 0

@@ -16,7 +16,7 @@ _WIDE = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | {0x3000: 0x20}
 _BLANKS = re.compile(r"[^\S\n]+")
 
 
-class Sameness:
+class CacheKeys:
     """The digest of everything an answer depends on."""
 
     def __init__(self, scope: Scope, system_prompt: str, settings_digest: str) -> None:

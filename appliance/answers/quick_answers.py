@@ -22,7 +22,7 @@ _MONTHS = (
 )
 
 
-class _Rule(StrictModel):
+class _QuickAnswerRule(StrictModel):
     questions: list[str] = Field(default_factory=list)
     patterns: list[str] = Field(default_factory=list)
     contains: bool = False
@@ -30,10 +30,10 @@ class _Rule(StrictModel):
     answer: str = Field(min_length=1)
 
 
-class _File(StrictModel):
+class _QuickAnswersFile(StrictModel):
     shipped: bool = True
     """Use the rules that come with the program as well, after these."""
-    rule: list[_Rule] = Field(default_factory=list)
+    rule: list[_QuickAnswerRule] = Field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Rulebook:
 
 def compile_rules(text: str) -> Rulebook:
     """The rules of a file's text. Raises BadRules with the line."""
-    file, lines = parse_rules(text, _File)
+    file, lines = parse_rules(text, _QuickAnswersFile)
     whole: dict[str, str] = {}
     patterns: list[tuple[Pattern, bool, str]] = []
     for index, rule in enumerate(file.rule):

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from appliance.answers.answer import Origin, Reply
 from appliance.answers.answer_cache import AnswerCache, SavedAnswer
 from appliance.answers.block_list import BlockList
-from appliance.answers.cache_key import Sameness
+from appliance.answers.cache_key import CacheKeys
 from appliance.answers.engine_link import Engine
 from appliance.answers.in_flight import Generation, InFlight
 from appliance.answers.quick_answers import QuickAnswers
@@ -60,7 +60,7 @@ class Replies:
 
     def use(self, settings: Settings) -> None:
         """Go by these from the next question on."""
-        self._sameness = Sameness(settings.answer_cache_scope, settings.system_prompt, _settings_digest(settings))
+        self._cache_keys = CacheKeys(settings.answer_cache_scope, settings.system_prompt, _settings_digest(settings))
         self._gives_quick_answers = settings.quick_answers
         self._sampling = settings.sampling
         self._gate.resize(settings.n_engine_places)
@@ -92,7 +92,7 @@ class Replies:
             return Told(sentence, Origin.BLOCKED)
         if fresh or request.messages[-1].role != "user":
             return None
-        is_ours = not whole or self._sameness.is_ours(request)
+        is_ours = not whole or self._cache_keys.is_ours(request)
         if self.known.quick_answers is not None and self._gives_quick_answers and is_ours:
             quick = self.known.quick_answers.find(questions[-1])
             if quick is not None:
@@ -185,7 +185,7 @@ class Replies:
         return self.known.block_list is not None and self.known.block_list.answer(saved.text, question) is not None
 
     def _digest(self, request: Request) -> str:
-        return self._sameness.digest(request, self.model)
+        return self._cache_keys.digest(request, self.model)
 
 
 class Told:

@@ -1,1 +1,1 @@
-"""What every other part stands on: errors, the log, files that survive a power cut. Imports nothing of ours."""
+"""What every part stands on: errors, log, paths, terminal, files that survive a power cut. Imports nothing of ours."""

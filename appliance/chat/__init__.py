@@ -1,1 +1,1 @@
-"""What was said: conversations, and the life of one question."""
+"""What was said: conversations, cleaning of input, the life of one question and what is counted of it."""

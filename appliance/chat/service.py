@@ -45,7 +45,7 @@ class ChatService:
         self._settings = settings
         self._clock = clock
         self.watch = Watch(self, engine, settings, clock)
-        self._admission = Admission(settings.n_places, settings.max_answers_per_person, clock, self.watch.pressure)
+        self._admission = Admission(settings.n_places, settings.max_answers_per_person, clock, self.watch.load_shedding)
         self.known = known or Known()
         self._replies = Replies(engine, settings, self.known)
         self.sessions = SessionStore(settings.session_ttl_s, clock, engine.forget)
@@ -355,7 +355,7 @@ class ChatService:
             return reply, self._admission.join(key)
         self._check_engine()
         place = self._admission.start_api(request.person) if key is None else self._admission.start_page(key)
-        asked = self.watch.pressure.relieved(request)
+        asked = self.watch.load_shedding.relieved(request)
         return self._replies.generate(request, asked, place.hand_over_room(), fresh=fresh), place
 
     def _start(self, answer: Answer, reply: Reply, place: Place, session: Session | None) -> None:

@@ -14,7 +14,7 @@ from appliance.answers.answer import Answer, Origin
 from appliance.answers.engine_link import Engine
 from appliance.engine.request import Finished, FinishReason, Running
 from appliance.line.forecast import Forecast
-from appliance.line.load_shedding import Pressure
+from appliance.line.load_shedding import LoadShedding
 from appliance.metrics.health import ProcessUse, use_of
 from appliance.metrics.registry import Metrics, Situation
 from appliance.settings.schema import Settings
@@ -36,7 +36,7 @@ class Counts(NamedTuple):
     """Conversations that are kept."""
 
 
-class House(Protocol):
+class Occupancy(Protocol):
     """What is looked up in the chat service."""
 
     @property
@@ -50,8 +50,8 @@ class House(Protocol):
 class Watch:
     """Owned by the event loop's thread. The clock is in seconds."""
 
-    def __init__(self, house: House, engine: Engine, settings: Settings, clock: Callable[[], float]) -> None:
-        self._house = house
+    def __init__(self, occupancy: Occupancy, engine: Engine, settings: Settings, clock: Callable[[], float]) -> None:
+        self._occupancy = occupancy
         self._engine = engine
         self._settings = settings
         self._clock = clock
@@ -60,8 +60,8 @@ class Watch:
         """Names this run of the program: a page that was loaded from an earlier one loads itself again."""
         self._n_held, self._n_decoded, self._looked_at = 0, 0, self._began_at
         self._forecast = Forecast(settings.max_batch_size, settings.max_answer_tokens)
-        self.pressure = Pressure(
-            settings.pressure_waits_s,
+        self.load_shedding = LoadShedding(
+            settings.shedding_waits_s,
             self._forecast,
             clock,
             self._running,
@@ -74,7 +74,7 @@ class Watch:
     def use(self, settings: Settings) -> None:
         """Other thresholds."""
         self._settings = settings
-        self.pressure.use(settings.pressure_waits_s, settings.short_answer_tokens)
+        self.load_shedding.use(settings.shedding_waits_s, settings.short_answer_tokens)
 
     def answered(self, answer: Answer, asked_at: float) -> None:
         """An answer is over for its reader: into the counts, and a line of the log."""
@@ -100,7 +100,7 @@ class Watch:
 
     def explain(self, answer: Answer) -> None:
         """Tell the reader of an answer that is over why it is shorter than usual, if it is."""
-        if self.pressure.rung and answer.finish is FinishReason.LENGTH:
+        if self.load_shedding.level and answer.finish is FinishReason.LENGTH:
             answer.note("short_answer")
 
     def tick(self) -> None:
@@ -113,7 +113,7 @@ class Watch:
             self._forecast.note_speed(n_held, n_decoded - self._n_decoded, now - self._looked_at)
         self._n_held, self._n_decoded, self._looked_at = n_held, n_decoded, now
         self.metrics.tick(n_decoded)
-        self.pressure.tick()
+        self.load_shedding.tick()
 
     def _request_over(self, finished: Finished) -> None:
         if finished.n_decoded:
@@ -121,18 +121,18 @@ class Watch:
             self._forecast.note_answer(finished.n_decoded, finished.timings.first_token_s)
         is_failure = finished.reason is FinishReason.ERROR and finished.error in _ENGINE_FAILURES
         if is_failure or finished.n_decoded:
-            self.pressure.request_ended(failed=is_failure)
+            self.load_shedding.request_ended(failed=is_failure)
 
     def _running(self) -> list[Running]:
         return list(self._engine.running)
 
     def _waiting(self) -> int:
-        return self._house.counts().n_waiting
+        return self._occupancy.counts().n_waiting
 
     def _look(self) -> Situation:
-        info, counts = self._engine.info, self._house.counts()
+        info, counts = self._engine.info, self._occupancy.counts()
         return Situation(
-            is_ready=not self._house.not_ready_code,
+            is_ready=not self._occupancy.not_ready_code,
             n_slots=self._settings.max_batch_size,
             n_slots_used=self._engine.n_running,
             n_waiting=counts.n_waiting,
@@ -141,9 +141,9 @@ class Watch:
             n_conversations=counts.n_conversations,
             n_decoded_total=self._engine.n_decoded_total,
             n_engine_restarts=self._engine.n_restarts,
-            wait_s=self.pressure.wait_s(),
-            rung=self.pressure.rung,
-            n_rung_moves=self.pressure.n_moves,
+            wait_s=self.load_shedding.wait_s(),
+            level=self.load_shedding.level,
+            n_level_moves=self.load_shedding.n_moves,
             uptime_s=self._clock() - self._began_at,
             web=use_of(),
             engine=use_of(info.pid) if info is not None else ProcessUse(),

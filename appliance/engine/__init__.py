@@ -1,1 +1,1 @@
-"""Continuous batching over llama.cpp: knows tokens and slots, nothing of people, pages or HTTP."""
+"""Tokens and slots: continuous batching over llama.cpp, in whose order. Knows nothing of pages or HTTP."""

@@ -13,7 +13,7 @@ from appliance.engine.batch_shape import BATCH, ROW_GROUP
 from appliance.engine.config import EngineConfig
 from appliance.engine.detokenizer import Detokenizer
 from appliance.engine.prefix_cache import Owner, PrefixCache, n_common
-from appliance.engine.prompt import BadConversation, ContextFull, Prompt, PromptBuilder, SystemPromptTooLong
+from appliance.engine.prompt import BadMessages, ContextFull, Prompt, PromptBuilder, SystemPromptTooLong
 from appliance.engine.request import Delta, Finished, FinishReason, Request, Started, Update
 from appliance.engine.sampler import TokenSampler, sample
 from appliance.engine.scheduler import Rules, Scheduler, Step
@@ -37,7 +37,7 @@ class CrossedSequence(AssertionError):
     """A slot holds other tokens than the conversation it belongs to. Nothing of it may be shown."""
 
 
-class Engine:
+class BatchEngine:
     """Continuous batching over one backend."""
 
     def __init__(
@@ -98,7 +98,7 @@ class Engine:
         """Take a request; a prompt that cannot be built ends it at once."""
         try:
             prompt = self._prompts.build(request.messages, refuse_long_input=request.refuse_long_input)
-        except (InputTooLong, SystemPromptTooLong, ContextFull, BadConversation) as refusal:
+        except (InputTooLong, SystemPromptTooLong, ContextFull, BadMessages) as refusal:
             return [(request.request_id, Finished(FinishReason.ERROR, 0, 0, 0, refusal.code))]
         owner = Owner.of(request.person, request.conversation) if request.conversation else None
         n_kept = self._n_reusable(owner, prompt)
@@ -169,8 +169,8 @@ class Engine:
 
     def step(self) -> Updates:
         """Place who waits, evaluate one batch, draw one token for everybody whose prompt is done."""
-        while (sequence := self._scheduler.to_set_aside(self._clock())) is not None:
-            self._set_aside(sequence)
+        while (sequence := self._scheduler.to_preempt(self._clock())) is not None:
+            self._preempt(sequence)
         while (sequence := self._scheduler.place_next(now_s := self._clock())) is not None:
             if sequence.placed_s is None:
                 sequence.placed_s = now_s
@@ -209,14 +209,14 @@ class Engine:
             updates += self._finish(sequence, FinishReason.ERROR, error="engine_failed")
         return updates
 
-    def _set_aside(self, sequence: Sequence) -> None:
+    def _preempt(self, sequence: Sequence) -> None:
         """Take a running request out of its slot, with its KV state."""
         assert sequence.slot is not None
         self._check_slot(sequence)
         sequence.saved, sequence.n_saved, sequence.n_past = self._backend.save(sequence.slot), sequence.n_past, 0
         sequence.computes_shared = False
         self._backend.truncate(sequence.slot, 0)
-        move = self._scheduler.set_aside(sequence)
+        move = self._scheduler.preempt(sequence)
         if move is not None:
             self._backend.move(*move)
 

@@ -17,7 +17,7 @@ from appliance.engine.backend import Backend, Rows
 from appliance.engine.batch_shape import slow_remainders
 from appliance.engine.chat_template import TemplateUnusable
 from appliance.engine.config import EngineConfig
-from appliance.engine.core import CrossedSequence, Engine, Updates
+from appliance.engine.core import BatchEngine, CrossedSequence, Updates
 from appliance.engine.cpu import Courtesy, take_place
 from appliance.engine.kernels import label_of
 from appliance.engine.parked_disk import DiskShelf
@@ -43,7 +43,7 @@ def main(connection: Connection, config: EngineConfig) -> None:
     try:
         backend = _load(config, connection.send)
         padded = _warm_up(backend, config)
-        engine = Engine(backend, config, time.monotonic, _cache(config, backend), padded)
+        engine = BatchEngine(backend, config, time.monotonic, _cache(config, backend), padded)
     except (ModelFileError, WrongNumbers, NoKernels) as error:
         connection.send(LoadFailed(error))
         return
@@ -128,7 +128,7 @@ def _warm_up(backend: Backend, config: EngineConfig) -> frozenset[int]:
     return slow_remainders(backend, config.n_slots, time.perf_counter)
 
 
-def _serve(connection: Connection, engine: Engine, courtesy: Courtesy | None) -> None:
+def _serve(connection: Connection, engine: BatchEngine, courtesy: Courtesy | None) -> None:
     while True:
         updates: Updates = []
         if not engine.has_work and not connection.poll(_IDLE_S):
@@ -161,7 +161,7 @@ def _courtesy(config: EngineConfig) -> Courtesy | None:
     return courtesy
 
 
-def _take(engine: Engine, message: Submit | Abort | Forget) -> Updates:
+def _take(engine: BatchEngine, message: Submit | Abort | Forget) -> Updates:
     match message:
         case Submit():
             return engine.submit(message.request)
@@ -172,7 +172,7 @@ def _take(engine: Engine, message: Submit | Abort | Forget) -> Updates:
             return []
 
 
-def _report(connection: Connection, engine: Engine, updates: Updates) -> None:
+def _report(connection: Connection, engine: BatchEngine, updates: Updates) -> None:
     connection.send(Report(tuple(updates), engine.waiting_ids(), engine.n_running, engine.n_decoded_total))
 
 

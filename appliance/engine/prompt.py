@@ -26,7 +26,7 @@ _BETWEEN = "\n\n"
 """Between the owner's words and the first question, where the template takes no system message."""
 
 
-class BadConversation(ApplianceError):
+class BadMessages(ApplianceError):
     """The messages are not a conversation, or not one this model's template can render."""
 
     code = "bad_conversation"
@@ -183,7 +183,7 @@ class PromptBuilder:
             try:
                 text = self._template.render(shown)
             except TemplateRefuses as error:
-                raise BadConversation(str(error)) from error
+                raise BadMessages(str(error)) from error
             parts: list[list[int] | int] = []
             at = 0
             for match in _PLACEHOLDER.finditer(text):
@@ -193,7 +193,7 @@ class PromptBuilder:
             if open_answer:
                 parts.append(len(shown))
             if [p for p in parts if isinstance(p, int)] != list(range(len(roles))):
-                raise BadConversation("the chat template leaves out or repeats a message")
+                raise BadMessages("the chat template leaves out or repeats a message")
             begin = list(self._vocabulary.begin_ids)
             if isinstance(parts[0], list) and parts[0][: len(begin)] != begin:
                 parts[0] = begin + parts[0]
@@ -211,9 +211,9 @@ def _split(parts: Sequence[_Part]) -> tuple[list[_Part], list[_Part]]:
     n_system = next((i for i, p in enumerate(parts) if p.role != "system"), len(parts))
     turns = list(parts[n_system:])
     if not turns or turns[0].role != "user":
-        raise BadConversation("a conversation is system messages, then turns that start with the user's")
+        raise BadMessages("a conversation is system messages, then turns that start with the user's")
     if turns[-1].role == "assistant" and turns[-2].role != "user":
-        raise BadConversation("an answer to be continued follows the user's message")
+        raise BadMessages("an answer to be continued follows the user's message")
     if turns[-1].role == "system":
-        raise BadConversation("a conversation ends with the user's message or an answer to be continued")
+        raise BadMessages("a conversation ends with the user's message or an answer to be continued")
     return list(parts[:n_system]), turns

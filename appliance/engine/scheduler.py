@@ -147,7 +147,7 @@ class Scheduler:
             return sequence
         return None
 
-    def to_set_aside(self, now_s: float) -> Sequence | None:
+    def to_preempt(self, now_s: float) -> Sequence | None:
         """The running request that has to make room for a person who has none; None where nobody has to."""
         if len(self.running) < self._rules.n_slots or not self.waiting:
             return None
@@ -156,7 +156,7 @@ class Scheduler:
             return None
         return max(self.running, key=lambda s: (shares[s.request.person], s.placed))
 
-    def set_aside(self, sequence: Sequence) -> tuple[int, int] | None:
+    def preempt(self, sequence: Sequence) -> tuple[int, int] | None:
         """Back to the waiting; returns the move that closes the hole, as `remove` does."""
         move = self.remove(sequence)
         self.waiting.append(sequence)

@@ -1,1 +1,1 @@
-"""The routes, and what stands before all of them."""
+"""The routes of programs and of the page, and what stands before all routes: rights, sizes, shares."""

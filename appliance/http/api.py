@@ -59,7 +59,7 @@ def make_router(chat: ChatService, persons: Persons, settings: Settings, limits:
         key = persons.of(request.cookies), persons.tab_of(request.headers)
         ahead, conversation = chat.place(*key), chat.conversation(*key)
         closing = chat.not_ready_code == Closing.code
-        wait_s = None if ahead is None else round(chat.watch.pressure.wait_s(ahead))
+        wait_s = None if ahead is None else round(chat.watch.load_shedding.wait_s(ahead))
         body = {"ahead": ahead, "wait_s": wait_s, "closing": closing}
         body |= {"running": conversation.running is not None, "n_turns": len(conversation.turns)}
         return JSONResponse(body, headers=_NOT_KEPT)
@@ -90,7 +90,7 @@ def make_router(chat: ChatService, persons: Persons, settings: Settings, limits:
             return _refused_parameter(error)
         except ApplianceError as error:
             chat.watch.metrics.refused(code_of(error))
-            return refusal(code_of(error), wait_s_of(error, chat.watch.pressure.retry_after_s()))
+            return refusal(code_of(error), wait_s_of(error, chat.watch.load_shedding.retry_after_s()))
         reply = _Reply(answer, wanted.model or _model_name(chat), int(time.time()))
         if wanted.stream:
             include_usage = bool(wanted.stream_options and wanted.stream_options.include_usage)
@@ -136,7 +136,7 @@ async def _whole(chat: ChatService, request: Request, reply: _Reply) -> Response
             if answer.state is not AnswerState.DONE and await request.is_disconnected():
                 answer.end()
     if (code := failure_of(answer)) is not None:
-        return refusal(code, chat.watch.pressure.retry_after_s())
+        return refusal(code, chat.watch.load_shedding.retry_after_s())
     message = {"role": "assistant", "content": answer.text, "refusal": None}
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason_of(answer)}
     body = {**reply.head("chat.completion"), "choices": [choice], "usage": usage_of(answer)}
@@ -150,7 +150,7 @@ async def _streamed(chat: ChatService, reply: _Reply, *, include_usage: bool) ->
             await reply.answer.wait_begun()
     code = failure_of(reply.answer)
     if code is not None and not reply.answer.text:
-        return refusal(code, chat.watch.pressure.retry_after_s())
+        return refusal(code, chat.watch.load_shedding.retry_after_s())
     headers = {"cache-control": "no-store", "x-accel-buffering": "no", **_origin_header(reply.answer)}
     return StreamingResponse(
         _events(reply, include_usage=include_usage), media_type="text/event-stream", headers=headers

@@ -70,7 +70,7 @@ def make_stream_router(chat: ChatService, settings: Settings, limits: RateLimits
             )
         except ApplianceError as error:
             chat.watch.metrics.refused(code_of(error))
-            return _events(_refused(code_of(error), wait_s_of(error, chat.watch.pressure.retry_after_s())))
+            return _events(_refused(code_of(error), wait_s_of(error, chat.watch.load_shedding.retry_after_s())))
         return _events(_written(answer))
 
     return router

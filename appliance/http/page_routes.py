@@ -73,7 +73,7 @@ def make_page_router(chat: ChatService, persons: Persons, settings: Settings) ->
 
     @router.get("/room")
     async def room() -> JSONResponse:
-        free = chat.counts().n_places_taken < chat.settings.n_places and chat.watch.pressure.takes_for_model()
+        free = chat.counts().n_places_taken < chat.settings.n_places and chat.watch.load_shedding.takes_for_model()
         closing = chat.not_ready_code == Closing.code
         body = {"free": free, "run": chat.watch.run, "closing": closing, "head": head_of(chat)}
         return JSONResponse(body, headers=_NO_STORE)

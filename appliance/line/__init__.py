@@ -1,1 +1,1 @@
-"""Who waits, how long, and who is told that it is too much."""
+"""Who gets a place, how long the wait is, what gives way when too many ask. Who comes first: engine/scheduler.py."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from appliance.base.errors import AlreadyAnswering, Busy, Overloaded, SavedOnly
-from appliance.line.load_shedding import Rung
+from appliance.line.load_shedding import LoadLevel
 
 Key = tuple[str, str]
 """(person, tab): one conversation of one person."""
@@ -33,10 +33,10 @@ class _Ticket:
 
 
 class Valve(Protocol):
-    """What of the pressure decides here; see load_shedding.py."""
+    """What of load shedding decides here; see load_shedding.py."""
 
     @property
-    def rung(self) -> Rung:
+    def level(self) -> LoadLevel:
         """Where we are."""
 
     def takes_for_model(self) -> bool:
@@ -53,9 +53,9 @@ class Valve(Protocol):
 
 
 class _Open:
-    """No pressure, ever."""
+    """Nothing is shed, ever."""
 
-    rung = Rung.NORMAL
+    level = LoadLevel.NORMAL
 
     def takes_for_model(self) -> bool:
         return True
@@ -98,11 +98,11 @@ class Admission:
     """Counts places: tickets (page, not started) and places (page and API, in hand) never exceed `capacity`."""
 
     def __init__(
-        self, capacity: int, max_per_person: int, clock: Callable[[], float], pressure: Valve | None = None
+        self, capacity: int, max_per_person: int, clock: Callable[[], float], load_shedding: Valve | None = None
     ) -> None:
-        """`pressure` may keep the door shut although there are places, and hears of everybody who is sent away."""
+        """`load_shedding` may keep the door shut although there are places, and hears of everybody who is sent away."""
         self._capacity = capacity
-        self._pressure = pressure or _Open()
+        self._load_shedding = load_shedding or _Open()
         self._max_per_person = max_per_person
         self._clock = clock
         self._waiting: Callable[[], Sequence[Key]] = _nobody
@@ -169,9 +169,9 @@ class Admission:
         """Raise AlreadyAnswering or Overloaded where even an answer that costs nothing is not given."""
         if key is not None:
             self._check_person(key)
-        if not self._pressure.takes_anything():
+        if not self._load_shedding.takes_anything():
             if key is not None:
-                self._pressure.sent_away(key[0])
+                self._load_shedding.sent_away(key[0])
             raise Overloaded("too many ask")
 
     def start_api(self, person: str) -> Place:
@@ -208,13 +208,13 @@ class Admission:
 
     def _check_room(self, person: str) -> None:
         is_full = self.n_taken >= self._capacity
-        if not is_full and self._pressure.takes_for_model():
-            self._pressure.taken(person)
+        if not is_full and self._load_shedding.takes_for_model():
+            self._load_shedding.taken(person)
             return
-        self._pressure.sent_away(person)
+        self._load_shedding.sent_away(person)
         if is_full:
             raise Busy(f"all {self._capacity} places are taken")
-        raise Overloaded("too many ask") if self._pressure.rung is Rung.BUSY else SavedOnly("too many ask")
+        raise Overloaded("too many ask") if self._load_shedding.level is LoadLevel.BUSY else SavedOnly("too many ask")
 
     def _give(self, key: Key | None, ticket: _Ticket | None = None, *, takes_room: bool = True) -> Place:
         place = Place(self, key, self._clock() if ticket is None else ticket.taken_at, takes_room=takes_room)

@@ -1,5 +1,5 @@
 """What gives way when too many ask, and in which order: answers get shorter, then histories; then only what costs
-nothing is answered; then nobody new is taken. The ladder is climbed and left one rung at a time.
+nothing is answered; then nobody new is taken. The ladder is climbed and left one level at a time.
 
 It is climbed while somebody who asks now would wait too long, or while too many engine requests fail. Those who were
 sent away a moment ago count as waiting: they will be back, and without them the ladder would go up and down for as long
@@ -18,11 +18,11 @@ from appliance.engine.request import Request, Running
 from appliance.line.forecast import Forecast
 
 OVER_S: Final = 2.0
-"""How long a wait must be over the next rung's threshold before that rung is climbed."""
+"""How long a wait must be over the next level's threshold before that level is climbed."""
 FAILING_S: Final = 10.0
-"""The same for failures: what the last rung did must have time to show."""
+"""The same for failures: what the last level did must have time to show."""
 CALM_S: Final = 10.0
-"""How long the wait must be under half of a rung's threshold, and nothing fail, before it is left."""
+"""How long the wait must be under half of a level's threshold, and nothing fail, before it is left."""
 FAILURE_WINDOW_S: Final = 60.0
 FAILURE_SHARE: Final = 0.05
 MIN_REQUESTS: Final = 20
@@ -35,7 +35,7 @@ _FRESH_S = 0.4
 """How long a forecast is used before it is made anew."""
 
 
-class Rung(IntEnum):
+class LoadLevel(IntEnum):
     """Each includes the ones below it."""
 
     NORMAL = 0
@@ -46,12 +46,12 @@ class Rung(IntEnum):
 
 
 class Ladder:
-    """Which rung. Pure: `update` is told the time, in seconds."""
+    """Which level. Pure: `update` is told the time, in seconds."""
 
     def __init__(self, thresholds_s: Sequence[float]) -> None:
-        """The wait from which each rung from SHORT_ANSWERS up is climbed; 0 leaves that rung out."""
+        """The wait from which each level from SHORT_ANSWERS up is climbed; 0 leaves that level out."""
         self.use(thresholds_s)
-        self.rung = Rung.NORMAL
+        self.level = LoadLevel.NORMAL
         self.is_failing = False
         self.n_moves = 0
         self._over_since: float | None = None
@@ -59,20 +59,20 @@ class Ladder:
         self._calm_since: float | None = None
 
     def use(self, thresholds_s: Sequence[float]) -> None:
-        """Other thresholds. A rung that is left out now is left like any other, by way of the ones that are there."""
-        self._thresholds = {Rung(i): s for i, s in enumerate(thresholds_s, 1) if s > 0}
+        """Other thresholds. A level that is left out now is left like any other, by way of the ones that are there."""
+        self._thresholds = {LoadLevel(i): s for i, s in enumerate(thresholds_s, 1) if s > 0}
 
     @property
     def lowest_s(self) -> float:
-        """The threshold of the first rung there is; 0 where there is none."""
+        """The threshold of the first level there is; 0 where there is none."""
         return min(self._thresholds.values(), default=0.0)
 
-    def update(self, now: float, wait_s: float, *, failing: bool) -> Rung:
-        """Climb or leave one rung if it is time."""
+    def update(self, now: float, wait_s: float, *, failing: bool) -> LoadLevel:
+        """Climb or leave one level if it is time."""
         self.is_failing = failing
-        above = min((rung for rung in self._thresholds if rung > self.rung), default=None)
+        above = min((level for level in self._thresholds if level > self.level), default=None)
         over = above is not None and wait_s > self._thresholds[above]
-        calm = self.rung and not failing and wait_s < self._thresholds.get(self.rung, float("inf")) / 2
+        calm = self.level and not failing and wait_s < self._thresholds.get(self.level, float("inf")) / 2
         self._over_since = _since(self._over_since, now, over)
         self._failing_since = _since(self._failing_since, now, failing)
         self._calm_since = _since(self._calm_since, now, bool(calm))
@@ -81,17 +81,17 @@ class Ladder:
         ):
             self._move(above, now)
         elif _is_past(self._calm_since, now, CALM_S):
-            self._move(max((rung for rung in self._thresholds if rung < self.rung), default=Rung.NORMAL), now)
-        return self.rung
+            self._move(max((level for level in self._thresholds if level < self.level), default=LoadLevel.NORMAL), now)
+        return self.level
 
-    def _move(self, rung: Rung, now: float) -> None:
-        self.rung = rung
+    def _move(self, level: LoadLevel, now: float) -> None:
+        self.level = level
         self.n_moves += 1
         self._over_since = self._calm_since = None
         self._failing_since = now if self.is_failing else None
 
 
-class Pressure:
+class LoadShedding:
     """The ladder with what it looks at. Owned by the event loop's thread; the clock is in seconds."""
 
     def __init__(
@@ -116,13 +116,13 @@ class Pressure:
         self._made_at = float("-inf")
 
     @property
-    def rung(self) -> Rung:
+    def level(self) -> LoadLevel:
         """Where we are."""
-        return self._ladder.rung
+        return self._ladder.level
 
     @property
     def n_moves(self) -> int:
-        """How often a rung was climbed or left."""
+        """How often a level was climbed or left."""
         return self._ladder.n_moves
 
     def use(self, thresholds_s: Sequence[float], short_answer_tokens: int) -> None:
@@ -137,9 +137,9 @@ class Pressure:
         return self._turn_s(self._n_waiting() if ahead is None else ahead) + self._forecast.first_token_s
 
     def takes_for_model(self) -> bool:
-        """Whether a new question may go to the model. On the upper rungs only while its line is short, so that it never
-        idles; while requests fail, one at a time, to find out whether they still do."""
-        if self.rung < Rung.SAVED_ONLY:
+        """Whether a new question may go to the model. On the upper levels only while its line is short, so that it
+        never idles; while requests fail, one at a time, to find out whether they still do."""
+        if self.level < LoadLevel.SAVED_ONLY:
             return True
         if self._ladder.is_failing:
             return not self._running() and not self._n_waiting()
@@ -147,19 +147,19 @@ class Pressure:
 
     def takes_anything(self) -> bool:
         """Whether anything new may come in."""
-        return self.rung < Rung.BUSY or self.takes_for_model()
+        return self.level < LoadLevel.BUSY or self.takes_for_model()
 
     def relieved(self, request: Request) -> Request:
         """What the engine is asked instead while things must give way."""
-        if self.rung < Rung.SHORT_ANSWERS:
+        if self.level < LoadLevel.SHORT_ANSWERS:
             return request
         max_tokens = min(request.max_tokens, self._short_answer_tokens)
-        return replace(request, max_tokens=max_tokens, short_history=self.rung >= Rung.SHORT_HISTORY)
+        return replace(request, max_tokens=max_tokens, short_history=self.level >= LoadLevel.SHORT_HISTORY)
 
     def retry_after_s(self) -> int:
         """Whole seconds until somebody who is sent away now is expected to be taken, after those sent away before."""
         n_before = max(0, len(self._sent_away) - 1)
-        if self.rung < Rung.SAVED_ONLY:  # every place is taken: one is free with every slot that is handed on
+        if self.level < LoadLevel.SAVED_ONLY:  # every place is taken: one is free with every slot that is handed on
             return max(1, round(self._turn_s(n_before)))
         return max(1, round(self._turn_s(self._n_waiting() + n_before) - self._ladder.lowest_s / 2))
 
@@ -181,7 +181,7 @@ class Pressure:
         self._outcomes.append((self._clock(), failed))
 
     def tick(self) -> None:
-        """Twice a second: forget what is old, climb or leave a rung."""
+        """Twice a second: forget what is old, climb or leave a level."""
         now = self._clock()
         while self._sent_away and now - next(iter(self._sent_away.values())) >= COME_BACK_S:
             self._sent_away.popitem(last=False)
@@ -197,7 +197,7 @@ class Pressure:
         now = self._clock()
         if now - self._made_at > _FRESH_S or ahead >= len(self._turns):
             n_turns = max(ahead, self._n_waiting() + len(self._sent_away)) + 1
-            longest = self._short_answer_tokens if self.rung >= Rung.SHORT_ANSWERS else None
+            longest = self._short_answer_tokens if self.level >= LoadLevel.SHORT_ANSWERS else None
             self._turns = self._forecast.turns(self._running(), n_turns, longest)
             self._made_at = now
         return self._turns[ahead]

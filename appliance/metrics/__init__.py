@@ -1,1 +1,1 @@
-"""How it is doing: counters, their history, memory and load of this PC."""
+"""How it is doing: counters, their history, memory and load of this PC, how many people it serves."""

@@ -48,8 +48,8 @@ class Situation:
     n_engine_restarts: int = 0
     wait_s: float = 0.0
     """What somebody who asks now is expected to wait."""
-    rung: int = 0
-    n_rung_moves: int = 0
+    level: int = 0
+    n_level_moves: int = 0
     uptime_s: float = 0.0
     web: ProcessUse = field(default_factory=ProcessUse)
     engine: ProcessUse = field(default_factory=ProcessUse)
@@ -213,7 +213,7 @@ class _Now(Collector):
             (
                 "pressure_rung",
                 "0 normal, 1 short answers, 2 short history, 3 saved only, 4 busy",
-                now.rung,
+                now.level,
             ),
             ("tokens_per_second", "Tokens generated a second, over the last ten seconds", snapshot.tokens_per_s),
             ("prefix_hit_rate", "Share of all prompt tokens that were reused", snapshot.prefix_hit_rate),
@@ -223,7 +223,7 @@ class _Now(Collector):
         for name, text, value in gauges:
             yield GaugeMetricFamily(PREFIX + name, text, value)
         yield CounterMetricFamily(PREFIX + "generated_tokens", "Tokens of all answers", now.n_decoded_total)
-        yield CounterMetricFamily(PREFIX + "pressure_moves", "Rungs climbed and left", now.n_rung_moves)
+        yield CounterMetricFamily(PREFIX + "pressure_moves", "Levels climbed and left", now.n_level_moves)
         yield CounterMetricFamily(PREFIX + "engine_restarts", "Engines that ended by themselves", now.n_engine_restarts)
         memory = GaugeMetricFamily(PREFIX + "memory_bytes", "Resident memory", labels=["process"])
         cpu = CounterMetricFamily(PREFIX + "cpu_seconds", "Processor time of that process", labels=["process"])

@@ -79,7 +79,7 @@ class News:
     is_bad: bool = False
 
 
-class Running:
+class PresentModel:
     """The model that answers, as the library sees it."""
 
     def __init__(
@@ -97,7 +97,7 @@ class Running:
 class ModelLibrary:
     """See the module."""
 
-    def __init__(self, settings: Settings, paths: Paths, running: Running) -> None:
+    def __init__(self, settings: Settings, paths: Paths, running: PresentModel) -> None:
         self._settings = settings
         self._paths = paths
         self._running = running

@@ -1,1 +1,1 @@
-"""How one gets here: addresses, names, the port, and what stands in the way."""
+"""How a browser gets here: addresses and names, port, HTTP server, firewall, checks of Host and Origin."""

@@ -33,6 +33,9 @@ _BACKLOG = 256
 _READ_BYTES = 16 * 1024
 """At a time from one connection: as chunks of one byte each they take 15 ms to read."""
 
+_HEADER_BYTES = 64 * 1024
+"""Request line and headers together: the address of an event stream carries a whole question, percent-encoded."""
+
 Charge = Callable[[Mapping[str, object] | None, str | None, float], float]
 
 
@@ -152,6 +155,7 @@ def server_config(
         proxy_headers=False,
         server_header=False,
         ws="none",
+        h11_max_incomplete_event_size=_HEADER_BYTES,
         backlog=_BACKLOG,
         timeout_graceful_shutdown=_GRACEFUL_S,
     )

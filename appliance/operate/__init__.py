@@ -1,1 +1,1 @@
-"""Owning it: what the admin page does, the self-test, upgrades, commands in a terminal."""
+"""What owning it needs: the admin page's service, self-test, upgrades, terminal commands, crash reports."""

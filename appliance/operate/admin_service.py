@@ -1,4 +1,4 @@
-"""The owner's desk: what the owner sees of the running program, and may do to it. Knows no page.
+"""The admin service: what the owner sees of the running program, and may do to it. Knows no page.
 
 Nothing here shows a word of anybody's conversation, except saved answers that several people have asked for.
 """
@@ -69,7 +69,7 @@ class SessionLine:
     unused_s: float
 
 
-class Desk:
+class AdminService:
     """Belongs to the event loop's thread."""
 
     def __init__(

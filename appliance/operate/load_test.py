@@ -68,7 +68,7 @@ class Level:
         return is_comfortable(self.slow_per_s, self.ttft_p90_s)
 
 
-class Crowd:
+class LoadTest:
     """Belongs to the event loop."""
 
     def __init__(self, engine: Engine, system_prompt: str, clock: Callable[[], float] = time.monotonic) -> None:

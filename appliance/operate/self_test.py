@@ -25,7 +25,7 @@ from appliance.base.private_file import write_private
 from appliance.engine.config import USUAL_ANSWER_TOKENS
 from appliance.engine.cpu import available_ram_bytes, thread_count
 from appliance.engine.request import EngineInfo
-from appliance.operate.load_test import Crowd, Level
+from appliance.operate.load_test import Level, LoadTest
 from appliance.settings.schema import Settings
 from appliance.tuning.threads import for_this_cpu, tune_threads
 
@@ -241,13 +241,13 @@ class SelfTest:
         settings, info = self._bench.settings, self._bench.engine.info
         if info is None:
             raise NotReady("the engine is not ready")
-        crowd = Crowd(self._bench.engine, settings.system_prompt)
+        load_test = LoadTest(self._bench.engine, settings.system_prompt)
 
         async def level(n_people: int) -> Level:
             nonlocal n_levels
             self.state = SelfTestState("measuring", began + (1 - began) * n_levels / (n_levels + 2), n_people)
             n_levels += 1
-            return await crowd.measure(n_people)
+            return await load_test.measure(n_people)
 
         n_most = settings.n_places
         best = await find_limit(level, info.n_slots, n_most)

@@ -34,7 +34,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 @dataclass(frozen=True)
-class Place:
+class Location:
     """Where in a file of rules. `number` counts them from 1, 0: none of them; `line` is where it begins, 0: unknown."""
 
     number: int = 0
@@ -50,7 +50,7 @@ class BadRules(ValueError):
     `rule`, `place` and `values` say the same for the admin page, which has its own sentences.
     """
 
-    def __init__(self, sentence: str, rule: str, place: Place | None = None, **values: object) -> None:
+    def __init__(self, sentence: str, rule: str, place: Location | None = None, **values: object) -> None:
         super().__init__(sentence)
         self.rule = rule
         self.place = place
@@ -144,14 +144,14 @@ def parse_rules(text: str, model: type[Model]) -> tuple[Model, list[int]]:
         raise _no_rules(first, lines) from None
 
 
-def place_of(lines: list[int], index: int) -> Place:
+def place_of(lines: list[int], index: int) -> Location:
     """Of the rule at `index`; rules can be written in ways that have no line of their own."""
-    return Place(index + 1, lines[index] if index < len(lines) else 0)
+    return Location(index + 1, lines[index] if index < len(lines) else 0)
 
 
 def not_toml(error: Exception, text: str) -> BadRules:
     """What a parser of TOML says of `text`."""
-    return BadRules(f"not valid TOML: {error}", "toml", Place(line=line_in(error, text)))
+    return BadRules(f"not valid TOML: {error}", "toml", Location(line=line_in(error, text)))
 
 
 def line_in(error: Exception, text: str) -> int:
@@ -161,7 +161,7 @@ def line_in(error: Exception, text: str) -> int:
 
 
 def _no_rules(error: Any, lines: list[int]) -> BadRules:
-    location, place = list(error["loc"]), Place()
+    location, place = list(error["loc"]), Location()
     if len(location) > 1 and location[0] == "rule":
         place, location = place_of(lines, location[1]), location[2:]
     name = ".".join(str(part) for part in location)
@@ -193,4 +193,4 @@ def _read(path: Path) -> str:
         raise BadRules(f"cannot be read ({error.strerror or type(error).__name__})", "unreadable") from None
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
-        raise BadRules(f"line {line}: not UTF-8 text", "utf8", Place(line=line)) from None
+        raise BadRules(f"line {line}: not UTF-8 text", "utf8", Location(line=line)) from None

@@ -243,8 +243,8 @@ class Settings(BaseModel):
         return self.n_engine_places + self.queue_size
 
     @property
-    def pressure_waits_s(self) -> tuple[float, ...]:
-        """The thresholds of the rungs of load_shedding.py, lowest rung first."""
+    def shedding_waits_s(self) -> tuple[float, ...]:
+        """The thresholds of the levels of load_shedding.py, lowest level first."""
         return (self.shorter_answers_wait_s, self.shorter_history_wait_s, self.saved_only_wait_s, self.busy_wait_s)
 
     @property

@@ -1,1 +1,1 @@
-"""Model tuning: which form of the model this computer computes fastest, within the owner's bound for its quality."""
+"""Which form of a model and how many threads are fastest here, for how much quality; which kernels failed."""

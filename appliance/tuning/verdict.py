@@ -39,7 +39,7 @@ class Form(StrEnum):
 
 
 @dataclass(frozen=True)
-class Speed:
+class MeasuredSpeed:
     """Tokens a second, medians."""
 
     prefill: float
@@ -78,7 +78,7 @@ class Row:
     form: Form
     size_bytes: int
     n_runs: int = 0
-    speed: Speed | None = None
+    speed: MeasuredSpeed | None = None
     quality: Quality | None = None
     best_answer_s: float = 0.0
     """`Speed.answer_s` of the quickest pass."""
@@ -99,8 +99,8 @@ def summarise(form: Form, size_bytes: int, runs: Sequence[Measurement]) -> Row:
         agreement=float(np.concatenate([run.agrees for run in runs]).mean()),
         n_tokens=int(kl.size),
     )
-    speeds = [Speed(run.prefill_per_s, run.many_per_s, run.one_per_s) for run in runs]
-    median = Speed(*(float(np.median(column)) for column in zip(*map(astuple, speeds), strict=True)))
+    speeds = [MeasuredSpeed(run.prefill_per_s, run.many_per_s, run.one_per_s) for run in runs]
+    median = MeasuredSpeed(*(float(np.median(column)) for column in zip(*map(astuple, speeds), strict=True)))
     return Row(form, size_bytes, len(runs), median, quality, min(speed.answer_s for speed in speeds))
 
 

@@ -111,7 +111,7 @@ def _serve(connection: Connection, config: EngineConfig, seed: int, n_steps: int
     from appliance.engine.llama_backend import LlamaBackend
 
     backend = LlamaBackend(config)
-    engine = core.Engine(backend, config, time.monotonic)
+    engine = core.BatchEngine(backend, config, time.monotonic)
     questions = Questions(seed)
     for at in range(config.n_slots):
         messages = (Message("system", SYSTEM_PROMPT), Message("user", questions.short()))

@@ -86,7 +86,7 @@ GIVES_WAY: dict[str, object] = {
 
 def test_that_answers_are_shorter_while_many_ask_is_said_below_them(programs: Programs, visit: Visit) -> None:
     app = programs.get(**ROOMY | GIVES_WAY | {"shorter_answers_wait_s": 2, "short_answer_tokens": 9})
-    crowd = _crowd(app, visit, rung=1)
+    crowd = _crowd(app, visit, level=1)
     late = visit(app, width=360, height=720)
     late.send("a question whose echo is longer than nine tokens")
     late.wait_for("waiting")
@@ -98,7 +98,7 @@ def test_that_answers_are_shorter_while_many_ask_is_said_below_them(programs: Pr
 
 def test_that_only_saved_answers_are_given_is_said_and_the_text_kept(programs: Programs, visit: Visit) -> None:
     app = programs.get(**ROOMY | GIVES_WAY | {"saved_only_wait_s": 2})
-    crowd = _crowd(app, visit, rung=3)
+    crowd = _crowd(app, visit, level=3)
     late = visit(app, locale="zh-CN", width=360, height=720)
     late.send("一个字也不会丢")
     expect(late.page.get_by_text("暂时只提供已保存的回答和快捷回答").first).to_be_visible()
@@ -107,18 +107,18 @@ def test_that_only_saved_answers_are_given_is_said_and_the_text_kept(programs: P
         chat.click("stop")
 
 
-def _crowd(app: Program, visit: Visit, rung: int) -> list[Chat]:
+def _crowd(app: Program, visit: Visit, level: int) -> list[Chat]:
     """Three people with long questions, once the program gives way so far."""
     crowd = [visit(app) for _ in range(3)]
     for number, chat in enumerate(crowd):
         chat.send(f"{number} {LONG[2:]}")  # the same one would be answered once for all
 
-    def rung_now() -> float:
+    def level_now() -> float:
         lines = httpx.get(f"{app.url}/metrics", trust_env=False).text.splitlines()
         return next(float(line.split()[1]) for line in lines if line.startswith("office_chat_pressure_rung "))
 
     deadline_s = time.monotonic() + 20
-    while rung_now() < rung and time.monotonic() < deadline_s:
+    while level_now() < level and time.monotonic() < deadline_s:
         time.sleep(0.2)
-    assert rung_now() == rung
+    assert level_now() == level
     return crowd

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from appliance.engine.backend import Backend, Logits, Rows
 from appliance.engine.config import EngineConfig
-from appliance.engine.core import CrossedSequence, Engine
+from appliance.engine.core import BatchEngine, CrossedSequence
 from appliance.engine.llama_backend import LlamaBackend
 from appliance.engine.request import Delta, Message, Request, SamplingParams
 
@@ -159,12 +159,12 @@ def test_a_state_that_is_no_state_leaves_the_slot_empty(empty_backend, conversat
     assert empty_backend.held(0) == conversations[0][:10]
 
 
-def engine_over(backend: Backend) -> Engine:
+def engine_over(backend: Backend) -> BatchEngine:
     config = EngineConfig(n_slots=8, n_ctx_seq=256, max_answer_tokens=20, max_input_tokens=100)
-    return Engine(backend, config, lambda: 0.0)
+    return BatchEngine(backend, config, lambda: 0.0)
 
 
-def run(engine: Engine, backend: Backend, texts: Sequence[str]) -> dict[str, list[int]]:
+def run(engine: BatchEngine, backend: Backend, texts: Sequence[str]) -> dict[str, list[int]]:
     """Ask everything at once and step to the end. After every step each slot must hold its conversation."""
     answers: dict[str, list[int]] = {}
     for i, text in enumerate(texts):

@@ -97,7 +97,7 @@ def warm(small_steps: None, backend: LlamaBackend) -> tuple[list[Turn], dict[tup
     as_backend: Backend = watched  # type: ignore[assignment]
     cache = PrefixCache(ram_bytes=2**28, ttl_s=600, shelf=None, wall_clock=time.time)
     config = EngineConfig(model_path=None, n_slots=N_SLOTS, n_ctx_seq=N_CTX)
-    engine = core.Engine(as_backend, config, time.monotonic, cache)
+    engine = core.BatchEngine(as_backend, config, time.monotonic, cache)
     histories: list[list[Message]] = [[SYSTEM] for _ in QUESTIONS]
     turns = []
     for n_turn in range(len(QUESTIONS[0])):
@@ -121,7 +121,7 @@ def warm(small_steps: None, backend: LlamaBackend) -> tuple[list[Turn], dict[tup
     return turns, watched.log_p
 
 
-def engine_prompt(engine: core.Engine, messages: Sequence[Message]) -> list[int]:
+def engine_prompt(engine: core.BatchEngine, messages: Sequence[Message]) -> list[int]:
     return engine._prompts.build(tuple(messages)).token_ids
 
 

@@ -27,7 +27,7 @@ from appliance.network.interfaces import Adapter
 from appliance.operate.self_test import SelfTest, SelfTestState, Verdict
 from tests.unit.engine_double import INFO, ScriptedEngine, settle
 from tests.unit.models.test_model_library import Shelf
-from ui.admin.first_run import PATH, STEPS, House, make_first_run_router
+from ui.admin.first_run import PATH, STEPS, FirstRunParts, make_first_run_router
 
 SECRET = b"x" * 32
 VERDICT = Verdict("Small", INFO.fingerprint, 12, 8.0, 22, 1.2, 2 * 10**9, 34 * 10**9, 1.7e9)
@@ -58,7 +58,7 @@ class Owner:
         self.is_locked = self.is_finished = False
         self.self_test = SelfTest(Bench(self.shelf), paths)  # type: ignore[arg-type]
         door = FrontDoor(folder / "note", "0.0.0.0", 7860, "", lambda: [Adapter("eth0", "192.168.1.20")])
-        self.house = House(
+        self.house = FirstRunParts(
             self.access, self.shelf.library, self.self_test, door, lambda: self.language, self.save, self.finish
         )
 

@@ -13,7 +13,7 @@ from appliance.answers.rule_edits import with_rule, without_rule
 from appliance.base.errors import StartFailed
 from appliance.base.private_file import PrivateRecord
 from appliance.settings.owner_file import BadRules, OwnerFile
-from ui.admin.section import Place
+from ui.admin.section import SectionContext
 from ui.words.problems import disk_problem, rules_problem
 
 QUICK = [
@@ -90,5 +90,5 @@ def test_a_disk_that_does_not_take_a_file(tmp_path: Path) -> None:
     assert "EIO" in disk_problem("zh", OSError(errno.EIO, "Input/output error"))
     with pytest.raises(StartFailed) as caught:
         PrivateRecord(tmp_path / "no such folder" / "keys").write({})
-    said = Place(None, "zh", None)._sentence(caught.value)
+    said = SectionContext(None, "zh", None)._sentence(caught.value)
     assert said.startswith("文件无法写入")

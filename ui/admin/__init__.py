@@ -1,1 +1,1 @@
-"""The owner's pages, one module a section."""
+"""The owner's pages: the admin page, one module a section, and the first run."""

@@ -16,22 +16,22 @@ from appliance.answers.answer_cache import SavedAnswer
 from appliance.answers.rule_edits import Rule, rules_in, with_rule
 from appliance.base.errors import ChangedMeanwhile
 from appliance.settings.owner_file import BadRules
-from ui.admin.section import Place, Problem, Shown, said
+from ui.admin.section import Problem, SectionContext, Shown, said
 from ui.words.problems import rules_problem
 
 NEW: Final = "new"
 _MAX_TITLE: Final = 70
 
 
-def build(place: Place) -> None:
+def build(context: SectionContext) -> None:
     """Make the section."""
     for sort in (QUICK, BLOCK):
         with gr.Column(elem_classes="part"):
-            place.heading(f"{sort.id}_title", f"{sort.id}_detail")
-            RulePart(place, sort).wire()
+            context.heading(f"{sort.id}_title", f"{sort.id}_detail")
+            RulePart(context, sort).wire()
     with gr.Column(elem_classes="part"):
-        place.heading("cache_title", "cache_detail")
-        _build_cache(place)
+        context.heading("cache_title", "cache_detail")
+        _build_cache(context)
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Sort:
     """What differs between the two kinds of rules: their file, their keys, and what the choice beside them means."""
 
     name: str
-    """Of the file, at the desk."""
+    """Of the file, at the admin service."""
     id: str
     lines: str
     text: str
@@ -88,34 +88,34 @@ BLOCK: Final = Sort(
 class RulePart:
     """One file of rules: its components and handlers."""
 
-    def __init__(self, place: Place, sort: Sort) -> None:
-        self._place = place
+    def __init__(self, context: SectionContext, sort: Sort) -> None:
+        self._context = context
         self._sort = sort
         self._pick = gr.Radio(
-            [], value=NEW, elem_id=f"{sort.id}-pick", elem_classes="pick", label=place.tell("rule_pick")
+            [], value=NEW, elem_id=f"{sort.id}-pick", elem_classes="pick", label=context.tell("rule_pick")
         )
-        lines = place.text(f"{sort.id}-{sort.lines}", place.tell(sort.lines), lines=3, max_lines=8)
-        text = place.text(f"{sort.id}-{sort.text}", place.tell(sort.text), lines=2, max_lines=12)
-        choices = [(place.tell(key), value) for key, value in sort.how_choices]
-        how = gr.Radio(choices, value=choices[0][1], elem_id=f"{sort.id}-how", label=place.tell(sort.how_label))
+        lines = context.text(f"{sort.id}-{sort.lines}", context.tell(sort.lines), lines=3, max_lines=8)
+        text = context.text(f"{sort.id}-{sort.text}", context.tell(sort.text), lines=2, max_lines=12)
+        choices = [(context.tell(key), value) for key, value in sort.how_choices]
+        how = gr.Radio(choices, value=choices[0][1], elem_id=f"{sort.id}-how", label=context.tell(sort.how_label))
         self._fields: tuple[gr.Textbox, gr.Textbox, gr.Radio] = (lines, text, how)
-        self._typed = place.status(f"{sort.id}-typed")
+        self._typed = context.status(f"{sort.id}-typed")
         with gr.Row(elem_classes="actions"):
-            self._save = place.button(f"{sort.id}-save", "save", primary=True)
-            self._delete = place.button(f"{sort.id}-delete", "delete")
-        self._status = place.status(f"{sort.id}-status")
+            self._save = context.button(f"{sort.id}-save", "save", primary=True)
+            self._delete = context.button(f"{sort.id}-delete", "delete")
+        self._status = context.status(f"{sort.id}-status")
         self._revision = gr.Textbox("", elem_id=f"{sort.id}-revision", visible="hidden")
-        with gr.Accordion(place.tell("as_text"), open=False, elem_id=f"{sort.id}-whole"):
-            self._whole = place.text(f"{sort.id}-text", place.tell("as_text_detail"), lines=10, max_lines=30)
-            self._typed_whole = place.status(f"{sort.id}-text-typed")
+        with gr.Accordion(context.tell("as_text"), open=False, elem_id=f"{sort.id}-whole"):
+            self._whole = context.text(f"{sort.id}-text", context.tell("as_text_detail"), lines=10, max_lines=30)
+            self._typed_whole = context.status(f"{sort.id}-text-typed")
             with gr.Row(elem_classes="actions"):
-                self._save_whole = place.button(f"{sort.id}-text-save", "save")
+                self._save_whole = context.button(f"{sort.id}-text-save", "save")
 
     def wire(self) -> None:
         """Connect them."""
-        on, name = self._place.on, self._sort.name
+        on, name = self._context.on, self._sort.name
         everything = [self._pick, *self._fields, self._whole, self._revision, self._typed, self._typed_whole]
-        on([self._place.demo.load], self.show, (), everything, f"{name}_show", status=self._status)
+        on([self._context.demo.load], self.show, (), everything, f"{name}_show", status=self._status)
         picked = [*self._fields, self._typed]
         on([self._pick.input], self.pick, [self._pick], picked, f"{name}_pick", status=self._status)
         # `change` and not `input`, which Gradio fires for keys alone: what is pasted counts too.
@@ -139,9 +139,9 @@ class RulePart:
     async def pick(self, picked: str) -> Shown:
         """The fields of a rule, or empty ones for a new one."""
         index = self._index(picked)
-        rules = rules_in((await self._place.desk.rules.read(self._sort.name)).text)
+        rules = rules_in((await self._context.admin_service.rules.read(self._sort.name)).text)
         rule = rules[index] if index is not None and index < len(rules) else {}
-        kept = [said(self._place.tell("patterns_kept"))] if rule.get("patterns") else []
+        kept = [said(self._context.tell("patterns_kept"))] if rule.get("patterns") else []
         return [*self._filled(rule), "", *kept]
 
     async def check(self, lines: str, text: str, how: str) -> Shown:
@@ -157,34 +157,36 @@ class RulePart:
         """Add the rule, or replace the picked one."""
         index = self._index(picked)
         rule = self._sort.rule(lines, text, how)
-        change = self._place.desk.rules.put(self._sort.name, index, rule, revision)
+        change = self._context.admin_service.rules.put(self._sort.name, index, rule, revision)
         return await self._changed(change, "rule_saved", is_one=True)
 
     async def delete(self, revision: str, picked: str) -> Shown:
         """Take the picked one out."""
         index = self._index(picked)
         if index is None:
-            raise Problem(self._place.tell("pick_first"))
-        change = self._place.desk.rules.remove(self._sort.name, index, revision)
+            raise Problem(self._context.tell("pick_first"))
+        change = self._context.admin_service.rules.remove(self._sort.name, index, revision)
         return await self._changed(change, "rule_deleted")
 
     async def save_whole(self, revision: str, text: str) -> Shown:
         """Replace the file."""
-        return await self._changed(self._place.desk.rules.write(self._sort.name, text, revision), "rule_saved")
+        return await self._changed(
+            self._context.admin_service.rules.write(self._sort.name, text, revision), "rule_saved"
+        )
 
     def _index(self, picked: str) -> int | None:
         """The place of the picked rule in its file; None for a new one."""
         if picked in ("", NEW):
             return None
         if not picked.isdecimal():
-            raise Problem(self._place.tell("gone"))
+            raise Problem(self._context.tell("gone"))
         return int(picked)
 
     async def _checked(self, text: str, *, is_one: bool = False) -> Shown:
         try:
-            await self._place.desk.rules.check(self._sort.name, text)
+            await self._context.admin_service.rules.check(self._sort.name, text)
         except BadRules as error:
-            return [said(rules_problem(self._place.language, error, is_one=is_one), is_problem=True)]
+            return [said(rules_problem(self._context.language, error, is_one=is_one), is_problem=True)]
         return [""]
 
     async def _changed(self, change: Any, sentence: str, *, is_one: bool = False) -> Shown:
@@ -192,19 +194,19 @@ class RulePart:
         try:
             await change
         except ChangedMeanwhile:
-            return [*await self._shown(), said(self._place.tell("rules_meanwhile"), is_problem=True)]
+            return [*await self._shown(), said(self._context.tell("rules_meanwhile"), is_problem=True)]
         except BadRules as error:
-            problem = rules_problem(self._place.language, error, is_one=is_one)
-            raise Problem(self._place.tell("rules_problem", problem=problem)) from None
-        return [*await self._shown(), said(self._place.tell(sentence))]
+            problem = rules_problem(self._context.language, error, is_one=is_one)
+            raise Problem(self._context.tell("rules_problem", problem=problem)) from None
+        return [*await self._shown(), said(self._context.tell(sentence))]
 
     async def _shown(self) -> list[Any]:
         try:
-            file = await self._place.desk.rules.read(self._sort.name)
+            file = await self._context.admin_service.rules.read(self._sort.name)
             rules = rules_in(file.text)
         except BadRules as error:
             raise Problem(self._file_problem(error)) from None
-        choices = [(self._place.tell("rule_new"), NEW)]
+        choices = [(self._context.tell("rule_new"), NEW)]
         choices += [(self._title(rule), str(index)) for index, rule in enumerate(rules)]
         shown = [gr.update(choices=choices, value=NEW), *self._filled({}), file.text, file.revision, "", ""]
         if file.error is not None:
@@ -212,7 +214,7 @@ class RulePart:
         return shown
 
     def _file_problem(self, error: BadRules) -> str:
-        return self._place.tell("file_problem", problem=rules_problem(self._place.language, error))
+        return self._context.tell("file_problem", problem=rules_problem(self._context.language, error))
 
     def _filled(self, rule: Rule) -> list[Any]:
         lines = rule.get(self._sort.lines, [])
@@ -224,51 +226,51 @@ class RulePart:
         return _short(asked) + (f" → {_short(text)}" if text else "")
 
 
-def _build_cache(place: Place) -> None:
-    pick = gr.Radio([], value="", elem_id="cache-pick", elem_classes="pick", label=place.tell("cache_pick"))
-    answer = place.text("cache-answer", place.tell("cache_answer"), lines=3, max_lines=15)
+def _build_cache(context: SectionContext) -> None:
+    pick = gr.Radio([], value="", elem_id="cache-pick", elem_classes="pick", label=context.tell("cache_pick"))
+    answer = context.text("cache-answer", context.tell("cache_answer"), lines=3, max_lines=15)
     with gr.Row(elem_classes="actions"):
-        keep = place.button("cache-keep", "cache_keep", primary=True)
-        delete = place.button("cache-delete", "delete")
-        refresh = place.button("cache-refresh", "refresh")
-    status = place.status("cache-status")
+        keep = context.button("cache-keep", "cache_keep", primary=True)
+        delete = context.button("cache-delete", "delete")
+        refresh = context.button("cache-refresh", "refresh")
+    status = context.status("cache-status")
 
     async def shown(sentence: str = "") -> Shown:
-        entries = await place.desk.saved_answers()
-        choices = [(_entry_title(place, saved), digest) for digest, saved in entries.items()]
-        told = place.tell(sentence) if sentence else "" if choices else place.tell("cache_none")
+        entries = await context.admin_service.saved_answers()
+        choices = [(_entry_title(context, saved), digest) for digest, saved in entries.items()]
+        told = context.tell(sentence) if sentence else "" if choices else context.tell("cache_none")
         return [gr.update(choices=choices, value=""), "", said(told) if told else ""]
 
     async def show_one(digest: str) -> Shown:
-        entry = (await place.desk.saved_answers()).get(digest)
+        entry = (await context.admin_service.saved_answers()).get(digest)
         return [entry.text if entry is not None else ""]
 
     async def keep_one(digest: str, text: str) -> Shown:
-        await place.desk.pin_answer(_picked(place, digest), text.strip() or None)
+        await context.admin_service.pin_answer(_picked(context, digest), text.strip() or None)
         return await shown("cache_saved")
 
     async def delete_one(digest: str) -> Shown:
-        await place.desk.delete_answer(_picked(place, digest))
+        await context.admin_service.delete_answer(_picked(context, digest))
         return await shown("cache_deleted")
 
     async def show() -> Shown:
         return await shown()
 
-    place.on([place.demo.load, refresh.click], show, (), [pick, answer], "cache_show", status=status)
-    place.on([pick.input], show_one, [pick], [answer], "cache_pick")
-    place.on([keep.click], keep_one, [pick, answer], [pick, answer], "cache_keep", status=status)
-    place.on([delete.click], delete_one, [pick], [pick, answer], "cache_delete", status=status)
+    context.on([context.demo.load, refresh.click], show, (), [pick, answer], "cache_show", status=status)
+    context.on([pick.input], show_one, [pick], [answer], "cache_pick")
+    context.on([keep.click], keep_one, [pick, answer], [pick, answer], "cache_keep", status=status)
+    context.on([delete.click], delete_one, [pick], [pick, answer], "cache_delete", status=status)
 
 
-def _picked(place: Place, digest: str) -> str:
+def _picked(context: SectionContext, digest: str) -> str:
     if not digest:
-        raise Problem(place.tell("pick_first"))
+        raise Problem(context.tell("pick_first"))
     return digest
 
 
-def _entry_title(place: Place, saved: SavedAnswer) -> str:
+def _entry_title(context: SectionContext, saved: SavedAnswer) -> str:
     when = datetime.fromtimestamp(saved.saved_at, UTC).astimezone().strftime("%H:%M")
-    mark = place.tell("cache_kept") if saved.is_pinned else when
+    mark = context.tell("cache_kept") if saved.is_pinned else when
     return f"{_short(saved.question) or '–'} ({mark})"
 
 

@@ -52,7 +52,7 @@ _CHOICES: Final = ("auto", *LANGUAGES)
 
 
 @dataclass(frozen=True)
-class House:
+class FirstRunParts:
     """What of the program the steps show and change."""
 
     access: Access
@@ -67,7 +67,7 @@ class House:
     """Called when the owner is through: the next start opens the chat."""
 
 
-def house_of(appliance: Appliance) -> House:
+def parts_of(appliance: Appliance) -> FirstRunParts:
     """Of a whole program."""
 
     async def save_language(language: str) -> None:
@@ -76,7 +76,7 @@ def house_of(appliance: Appliance) -> House:
     def language() -> str:
         return appliance.store.in_force.language
 
-    return House(
+    return FirstRunParts(
         appliance.access,
         appliance.models,
         appliance.self_test,
@@ -87,7 +87,7 @@ def house_of(appliance: Appliance) -> House:
     )
 
 
-def make_first_run_router(house: House) -> APIRouter:
+def make_first_run_router(house: FirstRunParts) -> APIRouter:
     """`/admin/first-run`, its step and language in the query."""
     pages = FirstRun(house)
     router = APIRouter()
@@ -99,7 +99,7 @@ def make_first_run_router(house: House) -> APIRouter:
 class FirstRun:
     """One method a step, and one an action."""
 
-    def __init__(self, house: House) -> None:
+    def __init__(self, house: FirstRunParts) -> None:
         self._house = house
         self._template = Template((Path(__file__).parents[1] / "assets" / "first_run.html").read_text(encoding="utf-8"))
 

@@ -9,7 +9,7 @@ from typing import Final
 import gradio as gr
 
 from appliance.settings.schema import Settings
-from ui.admin.section import Place, Problem, Shown, said, words
+from ui.admin.section import Problem, SectionContext, Shown, said, words
 from ui.words.settings import name_of
 
 LOG_EVERY_S: Final = 5.0
@@ -17,62 +17,62 @@ N_LINES: Final = 200
 _PROBLEMS: Final = (" WARNING ", " ERROR ", " CRITICAL ")
 
 
-def build(place: Place) -> None:
+def build(context: SectionContext) -> None:
     """Make the section."""
     with gr.Column(elem_classes="part"):
-        place.heading("restart_title", "restart_detail")
-        _build_restart(place)
+        context.heading("restart_title", "restart_detail")
+        _build_restart(context)
     with gr.Column(elem_classes="part"):
-        place.heading("log_title", "log_detail")
-        _build_log(place)
+        context.heading("log_title", "log_detail")
+        _build_log(context)
 
 
-def _build_restart(place: Place) -> None:
+def _build_restart(context: SectionContext) -> None:
     pending = words("", "pending", "pending")
     with gr.Row(elem_classes="actions"):
-        ask = place.button("restart", "restart")
-    status = place.status("restart-status")
+        ask = context.button("restart", "restart")
+    status = context.status("restart-status")
     with gr.Row(elem_classes="actions", elem_id="restart-sure", visible=False) as sure:
-        yes = place.button("restart-yes", "restart_yes", primary=True)
-        no = place.button("restart-no", "cancel")
-    desk = place.desk
+        yes = context.button("restart-yes", "restart_yes", primary=True)
+        no = context.button("restart-no", "cancel")
+    admin_service = context.admin_service
 
     async def show() -> Shown:
-        store = desk.settings
+        store = admin_service.settings
         keys = [k for k in Settings.model_fields if getattr(store.saved, k) != getattr(store.in_force, k)]
-        names = ", ".join(name_of(place.language, key) for key in keys)
-        return [f"<p>{escape(place.tell('pending_list', names=names) if keys else place.tell('pending_none'))}</p>"]
+        names = ", ".join(name_of(context.language, key) for key in keys)
+        return [f"<p>{escape(context.tell('pending_list', names=names) if keys else context.tell('pending_none'))}</p>"]
 
     async def ask_first() -> Shown:
-        if desk.start_again is None:
-            raise Problem(place.tell("restart_cannot"))
-        return [gr.update(visible=True), said(place.tell("restart_sure", n=desk.chat.n_answers))]
+        if admin_service.start_again is None:
+            raise Problem(context.tell("restart_cannot"))
+        return [gr.update(visible=True), said(context.tell("restart_sure", n=admin_service.chat.n_answers))]
 
     async def restart() -> Shown:
-        desk.restart()
-        return [gr.update(visible=False), f"<div data-restarting>{said(place.tell('restarting'))}</div>"]
+        admin_service.restart()
+        return [gr.update(visible=False), f"<div data-restarting>{said(context.tell('restarting'))}</div>"]
 
     async def rather_not() -> Shown:
         return [gr.update(visible=False), ""]
 
-    place.on([place.demo.load, gr.Timer(LOG_EVERY_S).tick], show, (), [pending], "pending")
-    place.on([ask.click], ask_first, (), [sure], "restart_ask", status=status)
-    place.on([yes.click], restart, (), [sure], "restart", status=status)
-    place.on([no.click], rather_not, (), [sure], "restart_cancel", status=status)
+    context.on([context.demo.load, gr.Timer(LOG_EVERY_S).tick], show, (), [pending], "pending")
+    context.on([ask.click], ask_first, (), [sure], "restart_ask", status=status)
+    context.on([yes.click], restart, (), [sure], "restart", status=status)
+    context.on([no.click], rather_not, (), [sure], "restart_cancel", status=status)
 
 
-def _build_log(place: Place) -> None:
-    choices = [(place.tell("log_all"), "all"), (place.tell("log_problems"), "problems")]
+def _build_log(context: SectionContext) -> None:
+    choices = [(context.tell("log_all"), "all"), (context.tell("log_problems"), "problems")]
     which = gr.Radio(choices, value="all", elem_id="log-which", show_label=False)
     lines = words("", "log", "log-lines")
 
     async def show(wanted: str) -> Shown:
-        found = await place.desk.log_lines(2000)
+        found = await context.admin_service.log_lines(2000)
         if wanted == "problems":
             found = [line for line in found if any(level in line for level in _PROBLEMS)]
-        return [_log_html(found[-N_LINES:]) or f"<p>{escape(place.tell('log_none'))}</p>"]
+        return [_log_html(found[-N_LINES:]) or f"<p>{escape(context.tell('log_none'))}</p>"]
 
-    place.on([place.demo.load, which.input, gr.Timer(LOG_EVERY_S).tick], show, [which], [lines], "log")
+    context.on([context.demo.load, which.input, gr.Timer(LOG_EVERY_S).tick], show, [which], [lines], "log")
 
 
 def _log_html(lines: Sequence[str]) -> str:

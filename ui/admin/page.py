@@ -27,7 +27,7 @@ from ui.admin import models as models_section
 from ui.admin import overview as admin_overview
 from ui.admin import settings as admin_settings
 from ui.admin.first_run import PATH as FIRST_RUN
-from ui.admin.section import Place, words
+from ui.admin.section import SectionContext, words
 from ui.session_link import SessionLink
 from ui.site.interface import NOTHING_ELSE, asset
 from ui.site.page_gate import PageEvents, PageGate
@@ -51,22 +51,22 @@ class Section:
     """One tab. `name` is its sentence in admin_messages.py, its element id and its address after the #."""
 
     name: str
-    build: Callable[[Place], None]
+    build: Callable[[SectionContext], None]
 
 
-def _build_address(place: Place) -> None:
-    link = SessionLink(place.appliance.persons, place.language)
-    section = front_door_section.build(place.language)
-    front_door_section.FrontDoorHandlers(place.appliance.door, link).wire(section, place.demo)
+def _build_address(context: SectionContext) -> None:
+    link = SessionLink(context.appliance.persons, context.language)
+    section = front_door_section.build(context.language)
+    front_door_section.FrontDoorHandlers(context.appliance.door, link).wire(section, context.demo)
 
 
-def _build_models(place: Place) -> None:
-    link = SessionLink(place.appliance.persons, place.language)
+def _build_models(context: SectionContext) -> None:
+    link = SessionLink(context.appliance.persons, context.language)
     with gr.Column(elem_classes=["part", "models"]):
-        to_test = escape(f"{FIRST_RUN}?step=test&lang={place.language}")
-        words(f'<p><a href="{to_test}">{escape(place.tell("to_self_test"))}</a></p>', "heading")
-        section = models_section.build(place.language)
-    models_section.ModelsHandlers(place.appliance.models, link).wire(section, place.demo)
+        to_test = escape(f"{FIRST_RUN}?step=test&lang={context.language}")
+        words(f'<p><a href="{to_test}">{escape(context.tell("to_self_test"))}</a></p>', "heading")
+        section = models_section.build(context.language)
+    models_section.ModelsHandlers(context.appliance.models, link).wire(section, context.demo)
 
 
 SECTIONS: Final = (
@@ -85,12 +85,12 @@ def build(appliance: Appliance, language: Language, sections: Sequence[Section] 
     demo = gr.Blocks(title=tell(language, "title"), analytics_enabled=False)
     with demo:
         demo.state_session_capacity = _MAX_STATES
-        place = Place(appliance, language, demo)
+        context = SectionContext(appliance, language, demo)
         words(_top_html(language), "top", "top")
         with gr.Tabs(elem_id="sections", overflow_behavior="wrap"):
             for section in sections:
-                with gr.Tab(place.tell(section.name), id=section.name, elem_id=f"section-{section.name}"):
-                    section.build(place)
+                with gr.Tab(context.tell(section.name), id=section.name, elem_id=f"section-{section.name}"):
+                    section.build(context)
     demo.queue(api_open=False)
     return demo
 
@@ -152,7 +152,7 @@ def mount(app: FastAPI, appliance: Appliance, language: Callable[[], str]) -> Ad
     router = APIRouter()
     router.add_api_route(PATH, pages.entry, methods=["GET"])
     app.include_router(router)
-    app.include_router(admin_settings.make_settings_router(appliance.desk))
+    app.include_router(admin_settings.make_settings_router(appliance.admin_service))
     app.mount(PATH, pages)
     return pages
 

@@ -1,9 +1,9 @@
-"""What a section of the admin page is built with: the desk it shows, a language, and one way to wire a handler.
+"""What a section of the admin page is built with: the admin service, a language, and one way to wire a handler.
 
-A section is a function `build(place)` that makes its components inside the open Blocks and wires them with `place.on`
-and `place.on_load`. Only texts go in (ui/site/page_gate.py lets nothing else through), and no event is queued: each
-takes milliseconds, and a full chat queue must never keep the owner out. Who may ask at all has been decided before: the
-doorkeeper lets nobody but the admin to anything under /admin.
+A section is a function `build(context)` that makes its components inside the open Blocks and wires them with
+`context.on` and `context.on_load`. Only texts go in (ui/site/page_gate.py lets nothing else through), and no event is
+queued: each takes milliseconds, and a full chat queue must never keep the owner out. Who may ask at all has been
+decided before: the doorkeeper lets nobody but the admin to anything under /admin.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ui.words.problems import disk_problem
 
 if TYPE_CHECKING:
     from appliance.lifecycle import Appliance
-    from appliance.operate.admin_service import Desk
+    from appliance.operate.admin_service import AdminService
 
 _log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class Problem(Exception):
 
 
 @dataclass(frozen=True)
-class Place:
+class SectionContext:
     """Where a section is built."""
 
     appliance: Appliance
@@ -49,9 +49,9 @@ class Place:
     demo: gr.Blocks
 
     @property
-    def desk(self) -> Desk:
+    def admin_service(self) -> AdminService:
         """What there is to see and to do."""
-        return self.appliance.desk
+        return self.appliance.admin_service
 
     def tell(self, key: str, **values: object) -> str:
         """A sentence of the admin page."""

@@ -19,7 +19,7 @@ from starlette.responses import JSONResponse
 from appliance.base.errors import ChangedMeanwhile, SettingsError
 from appliance.settings.schema import kind_of
 from appliance.settings.store import Saved, Shown
-from ui.admin.section import Place, words
+from ui.admin.section import SectionContext, words
 from ui.words.admin_messages import tell
 from ui.words.messages import LANGUAGES, Language
 from ui.words.problems import disk_problem
@@ -28,7 +28,7 @@ from ui.words.settings import LONG, group_name, grouped, help_of, name_of, unit_
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from appliance.operate.admin_service import Desk
+    from appliance.operate.admin_service import AdminService
 
 _NO_STORE: Final = {"cache-control": "no-store"}
 _MAX_CHARS: Final = 20_000
@@ -46,25 +46,25 @@ class _Change(BaseModel):
     seen: dict[str, _Text] = Field(default={}, max_length=200)
 
 
-def build(place: Place) -> None:
+def build(context: SectionContext) -> None:
     """Make the section."""
     form = words("", "settings-form", "settings-form")
 
     async def show() -> Sequence[Any]:
         try:
-            await place.desk.settings.refresh()
+            await context.admin_service.settings.refresh()
         except SettingsError as error:
-            problem = escape(place.tell("file_broken", problem=_in_file(place.language, error)))
+            problem = escape(context.tell("file_broken", problem=_in_file(context.language, error)))
             return [f'<p class="problem" role="alert">{problem}</p>']
-        return [form_html(place.language, place.desk.settings.shown())]
+        return [form_html(context.language, context.admin_service.settings.shown())]
 
-    place.on_load(show, [form], "settings")
+    context.on_load(show, [form], "settings")
 
 
-def make_settings_router(desk: Desk) -> APIRouter:
+def make_settings_router(admin_service: AdminService) -> APIRouter:
     """The routes of the form. GET gives all settings as they are saved, for whoever wants to keep a copy."""
     router = APIRouter()
-    store = desk.settings
+    store = admin_service.settings
 
     @router.get("/admin/settings")
     async def give() -> JSONResponse:

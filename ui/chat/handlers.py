@@ -265,7 +265,7 @@ class ChatHandlers:
         return Offers.of(settings.starter_questions, settings.presets)
 
     def _wait_s(self, answer: Answer) -> float:
-        return self._chat.watch.pressure.wait_s(answer.ahead) if answer.ahead else 0
+        return self._chat.watch.load_shedding.wait_s(answer.ahead) if answer.ahead else 0
 
     def _header(self, language: Language) -> str:
         return header_html(language, self._model_status(), self._chat.settings.notice, head_of(self._chat))

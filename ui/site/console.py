@@ -53,8 +53,8 @@ async def announce(appliance: Appliance, began: float) -> None:
         say_in_both("console_kernels", failed=failed, now=info.kernels)
     if appliance.failed_model is not None:
         say_in_both("console_model_replaced", reason=appliance.failed_model, model=info.model_name)
-    if appliance.desk.damaged:
-        say_in_both("console_damaged", names=", ".join(appliance.desk.damaged))
+    if appliance.admin_service.damaged:
+        say_in_both("console_damaged", names=", ".join(appliance.admin_service.damaged))
     view = await asyncio.to_thread(appliance.door.look)
     admin_page = FIRST_RUN if appliance.is_first_run else "/admin"
     admin = view.own_url + await asyncio.to_thread(_way_in, appliance, admin_page)

@@ -1,1 +1,1 @@
-"""Every sentence a person can see, in Chinese and English."""
+"""What the pages say, in Chinese and English."""

@@ -62,7 +62,7 @@ def test_a_file_that_cannot_be_changed_one_by_one_says_so(text):
         with_rule(text, None, {"answer": "x"})
 
 
-class Desk:
+class AdminService:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "block_list.toml"
         self.blocks = BlockList(self.path)
@@ -73,35 +73,37 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+def admin_service(tmp_path: Path) -> AdminService:
+    return AdminService(tmp_path)
 
 
-async def test_a_rule_acts_as_soon_as_it_is_saved(desk):
-    await desk.files.put("block_list", None, {"words": ["salary"], "sentence": "Not here."}, await desk.revision())
-    assert desk.blocks.question("My salary?") == "Not here."
-    await desk.files.remove("block_list", 0, await desk.revision())
-    assert desk.blocks.question("My salary?") is None
+async def test_a_rule_acts_as_soon_as_it_is_saved(admin_service):
+    await admin_service.files.put(
+        "block_list", None, {"words": ["salary"], "sentence": "Not here."}, await admin_service.revision()
+    )
+    assert admin_service.blocks.question("My salary?") == "Not here."
+    await admin_service.files.remove("block_list", 0, await admin_service.revision())
+    assert admin_service.blocks.question("My salary?") is None
 
 
-async def test_rules_that_cannot_be_used_are_not_written(desk):
-    await desk.files.write("block_list", '[[rule]]\nwords = ["a"]\n', await desk.revision())
+async def test_rules_that_cannot_be_used_are_not_written(admin_service):
+    await admin_service.files.write("block_list", '[[rule]]\nwords = ["a"]\n', await admin_service.revision())
     for text in ("[[rule]]\n", '[[rule]]\npatterns = ["("]\n', "nonsense", "other = 1\n"):
         with pytest.raises(BadRules):
-            await desk.files.write("block_list", text, await desk.revision())
-    assert desk.path.read_text() == '[[rule]]\nwords = ["a"]\n'
-    assert desk.blocks.question("a") is not None
+            await admin_service.files.write("block_list", text, await admin_service.revision())
+    assert admin_service.path.read_text() == '[[rule]]\nwords = ["a"]\n'
+    assert admin_service.blocks.question("a") is not None
 
 
-async def test_the_second_of_two_is_told_and_the_first_one_s_rule_stays(desk):
-    seen = await desk.revision()
-    changes = [desk.files.put("block_list", None, {"words": [word]}, seen) for word in ("first", "second")]
+async def test_the_second_of_two_is_told_and_the_first_one_s_rule_stays(admin_service):
+    seen = await admin_service.revision()
+    changes = [admin_service.files.put("block_list", None, {"words": [word]}, seen) for word in ("first", "second")]
     results = await asyncio.gather(*changes, return_exceptions=True)
     assert [type(result) for result in results] == [type(None), ChangedMeanwhile]
-    assert rules_in(desk.path.read_text()) == [{"words": ["first"]}]
+    assert rules_in(admin_service.path.read_text()) == [{"words": ["first"]}]
 
 
-async def test_a_file_that_is_not_in_use_says_why(desk):
-    desk.path.write_text("[[rule]]\n")
-    desk.blocks.file.refresh()
-    assert "needs words or patterns" in str((await desk.files.read("block_list")).error)
+async def test_a_file_that_is_not_in_use_says_why(admin_service):
+    admin_service.path.write_text("[[rule]]\n")
+    admin_service.blocks.file.refresh()
+    assert "needs words or patterns" in str((await admin_service.files.read("block_list")).error)

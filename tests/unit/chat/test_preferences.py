@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from appliance.answers.block_list import BlockList
-from appliance.answers.cache_key import Sameness
+from appliance.answers.cache_key import CacheKeys
 from appliance.answers.replies import Known
 from appliance.chat.preferences import MAX_INSTRUCTION_CHARS, NO_WISHES, BadWishes, Wishes, take
 from appliance.engine.request import Message
@@ -83,13 +83,13 @@ async def test_again_and_continue_follow_them_too():
 async def test_only_who_wants_the_same_shares_an_answer(scope):
     bench = Bench(answer_cache_scope=scope, max_batch_size=4)
     digests = set()
-    sameness = Sameness(scope, bench.settings.system_prompt, "")
+    cache_keys = CacheKeys(scope, bench.settings.system_prompt, "")
     wanted = [NO_WISHES, Wishes(creativity="calm"), Wishes(length="short"), Wishes(instructions="Rhyme.")]
     for number, wishes in enumerate(wanted):
         await bench.chat.ask(f"person {number}", "tab", "What is a mean?", None, wishes)
         await settle()
         assert len(bench.engine.streams) == number + 1, "asked anew, not read along"
-        digests.add(sameness.digest(bench.engine.last.request, "model"))
+        digests.add(cache_keys.digest(bench.engine.last.request, "model"))
     # Under "first" an answer to instructions of one's own is its person's alone.
     assert len(digests) == (4 if scope == "all" else 3)
     assert ("" in digests) == (scope == "first")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from appliance.engine.backend import Logits, Rows
 from appliance.engine.config import EngineConfig
-from appliance.engine.core import Engine
+from appliance.engine.core import BatchEngine
 from appliance.engine.echo_backend import EchoBackend
 from appliance.engine.prefix_cache import PrefixCache
 from appliance.engine.request import Delta, Finished, Message, Request, SamplingParams, Update
@@ -78,7 +78,7 @@ class Bench:
         self.cache = cache
         if reuses and cache is None:
             self.cache = PrefixCache(ram_bytes=100_000, ttl_s=1e6, shelf=None, wall_clock=self.clock)
-        self.engine = Engine(self.backend, self.config, self.clock, self.cache, padded_remainders)
+        self.engine = BatchEngine(self.backend, self.config, self.clock, self.cache, padded_remainders)
         self.updates: dict[str, list[Update]] = {}
         self.n_steps = 0
 

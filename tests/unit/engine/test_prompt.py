@@ -13,7 +13,7 @@ from appliance.engine.backend import Vocabulary
 from appliance.engine.chat_template import TemplateUnusable
 from appliance.engine.echo_backend import ByteVocabulary, EchoBackend
 from appliance.engine.prompt import (
-    BadConversation,
+    BadMessages,
     ContextFull,
     Prompt,
     PromptBuilder,
@@ -222,7 +222,7 @@ def test_an_old_turn_gives_way_to_the_answer_that_is_continued():
     ],
 )
 def test_what_is_no_conversation_is_refused(messages):
-    with pytest.raises(BadConversation):
+    with pytest.raises(BadMessages):
         small().build(messages)
 
 
@@ -264,7 +264,7 @@ BREAKS_LATER = "{% for m in messages %}\x02u{{ m['content'] }}\x03{{ 1 // (5 - l
 )
 def test_messages_a_template_cannot_render_are_refused_and_others_still_answered(template, messages):
     prompts = builder(BYTES, template)
-    with pytest.raises(BadConversation):
+    with pytest.raises(BadMessages):
         prompts.build(messages)
     prompts.build([system("s"), user("q")])
 

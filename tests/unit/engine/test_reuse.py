@@ -207,7 +207,7 @@ def test_an_answer_that_is_set_aside_can_be_stopped():
     bench.submit(Request("job 0", (Message("user", "abcdefghijklmnop"),), 200, person="eve"))
     bench.step(4)
     said = bench.text("job 0")
-    bench.engine._set_aside(bench.engine._scheduler.running[0])
+    bench.engine._preempt(bench.engine._scheduler.running[0])
     bench.abort("job 0")
     assert said
     assert bench.text("job 0") == said

@@ -366,22 +366,22 @@ def full_of_eve(n_slots: int = 3) -> Scheduler:
 def test_a_person_without_a_share_gets_the_newest_slot_of_whoever_has_most():
     queue = full_of_eve()
     queue.add(sequence("bob", arrived_s=1.0))
-    victim = queue.to_set_aside(1.0)
+    victim = queue.to_preempt(1.0)
     assert victim is not None
     assert victim.request_id == "eve2"
-    queue.set_aside(victim)
+    queue.preempt(victim)
     assert place_all(queue, now_s=1.0) == ["bob"]
-    assert queue.to_set_aside(1.0) is None, "whoever was set aside sets nobody aside"
+    assert queue.to_preempt(1.0) is None, "whoever was set aside sets nobody aside"
     assert names(queue.waiting) == ["eve2"]
 
 
 def test_nobody_is_set_aside_while_a_slot_is_free_or_for_somebody_who_has_one():
     queue = full_of_eve()
     queue.add(sequence("eve9", person="eve"))
-    assert queue.to_set_aside(9.0) is None
+    assert queue.to_preempt(9.0) is None
     queue.remove(queue.running[0])
     queue.add(sequence("bob"))
-    assert queue.to_set_aside(9.0) is None
+    assert queue.to_preempt(9.0) is None
 
 
 def test_nobodys_only_answer_is_set_aside():
@@ -390,4 +390,4 @@ def test_nobodys_only_answer_is_set_aside():
         queue.add(sequence(f"p{i}"))
     place_all(queue)
     queue.add(sequence("bob"))
-    assert queue.to_set_aside(9.0) is None
+    assert queue.to_preempt(9.0) is None

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from appliance.base.errors import AlreadyAnswering, Busy, Overloaded, SavedOnly
 from appliance.line.admission import LEFT_QUEUE_S, NEVER_SEEN_S, Admission, Gate, Place
-from appliance.line.load_shedding import Rung
+from appliance.line.load_shedding import LoadLevel
 from tests.unit.engine_double import Clock, settle
 
 CAPACITY = 5
@@ -245,10 +245,10 @@ async def test_a_turn_given_up_ends_the_wait_and_holds_nobody_up():
 
 
 class Valve:
-    """A ladder on the rung the test says."""
+    """A ladder on the level the test says."""
 
-    def __init__(self, rung: Rung, *, takes: bool) -> None:
-        self.rung, self.takes = rung, takes
+    def __init__(self, level: LoadLevel, *, takes: bool) -> None:
+        self.level, self.takes = level, takes
         self.sent: list[str] = []
         self.let_in: list[str] = []
 
@@ -256,7 +256,7 @@ class Valve:
         return self.takes
 
     def takes_anything(self) -> bool:
-        return self.takes or self.rung < Rung.BUSY
+        return self.takes or self.level < LoadLevel.BUSY
 
     def sent_away(self, person: str) -> None:
         self.sent.append(person)
@@ -265,9 +265,9 @@ class Valve:
         self.let_in.append(person)
 
 
-@pytest.mark.parametrize(("rung", "refusal"), [(Rung.SAVED_ONLY, SavedOnly), (Rung.BUSY, Overloaded)])
-def test_under_pressure_page_and_api_hear_why_although_there_are_places(rung, refusal):
-    valve = Valve(rung, takes=False)
+@pytest.mark.parametrize(("level", "refusal"), [(LoadLevel.SAVED_ONLY, SavedOnly), (LoadLevel.BUSY, Overloaded)])
+def test_under_pressure_page_and_api_hear_why_although_there_are_places(level, refusal):
+    valve = Valve(level, takes=False)
     admission = Admission(CAPACITY, 2, Clock(), valve)
     with pytest.raises(refusal):
         admission.enter_page(("ann", "t"))
@@ -278,19 +278,19 @@ def test_under_pressure_page_and_api_hear_why_although_there_are_places(rung, re
 
 
 def test_whoever_holds_a_ticket_is_answered_whatever_happens_meanwhile():
-    valve = Valve(Rung.NORMAL, takes=True)
+    valve = Valve(LoadLevel.NORMAL, takes=True)
     admission = Admission(CAPACITY, 2, Clock(), valve)
     admission.enter_page(("ann", "t"))
-    valve.rung, valve.takes = Rung.BUSY, False
+    valve.level, valve.takes = LoadLevel.BUSY, False
     assert admission.start_page(("ann", "t"))
     assert valve.let_in == ["ann"]
 
 
 def test_what_costs_nothing_is_given_on_every_rung_but_the_last():
-    valve = Valve(Rung.SAVED_ONLY, takes=False)
+    valve = Valve(LoadLevel.SAVED_ONLY, takes=False)
     admission = Admission(CAPACITY, 2, Clock(), valve)
     admission.join(("ann", "t")).release()
-    valve.rung = Rung.BUSY
+    valve.level = LoadLevel.BUSY
     with pytest.raises(Overloaded):
         admission.join(("ann", "t"))
     assert admission.n_taken == 0

@@ -1,4 +1,4 @@
-"""What each rung of the ladder does to the questions people ask."""
+"""What each level of the ladder does to the questions people ask."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from appliance.answers.answer import AnswerState, Origin
 from appliance.base.errors import Overloaded, SavedOnly
 from appliance.chat.service import ChatService
 from appliance.engine.request import Finished, FinishReason, Message, Running, SamplingParams
-from appliance.line.load_shedding import Rung
+from appliance.line.load_shedding import LoadLevel
 from appliance.settings.schema import Settings
 from tests.unit.engine_double import Clock, ScriptedEngine, settle
 
@@ -16,7 +16,7 @@ ANN, BOB, EVE = ("ann", "tab-1"), ("bob", "tab-1"), ("eve", "tab-1")
 
 
 class Bench:
-    """A chat service that can be put on a rung: by an engine that fails, as it is climbed for real."""
+    """A chat service that can be put on a level: by an engine that fails, as it is climbed for real."""
 
     def __init__(self, **changes: object) -> None:
         self.engine, self.clock = ScriptedEngine(), Clock()
@@ -24,11 +24,11 @@ class Bench:
         self.chat = ChatService(self.engine, settings, self.clock)
         self.chat.attach_page_queue(list)
 
-    def climb(self, rung: Rung) -> None:
+    def climb(self, level: LoadLevel) -> None:
         assert self.engine.on_finished is not None
         for _ in range(40):
             self.engine.on_finished(Finished(FinishReason.ERROR, 0, 0, 0, "engine_failed"))
-        while self.chat.watch.pressure.rung < rung:
+        while self.chat.watch.load_shedding.level < level:
             self.clock.now += 0.5
             self.chat.watch.tick()
         self.engine.running = [Running(1, 0)]
@@ -47,7 +47,7 @@ async def test_on_the_ground_nothing_is_shorter(bench):
 
 
 async def test_first_answers_get_shorter_and_one_that_is_cut_says_why(bench):
-    bench.climb(Rung.SHORT_ANSWERS)
+    bench.climb(LoadLevel.SHORT_ANSWERS)
     answer = await bench.chat.ask(*ANN, "Hi")
     await settle()
     request = bench.engine.last.request
@@ -60,7 +60,7 @@ async def test_first_answers_get_shorter_and_one_that_is_cut_says_why(bench):
 
 
 async def test_an_answer_that_came_to_its_own_end_says_nothing(bench):
-    bench.climb(Rung.SHORT_ANSWERS)
+    bench.climb(LoadLevel.SHORT_ANSWERS)
     answer = await bench.chat.ask(*ANN, "Hi")
     await settle()
     bench.engine.last.finish()
@@ -70,7 +70,7 @@ async def test_an_answer_that_came_to_its_own_end_says_nothing(bench):
 
 @pytest.mark.parametrize(("asked", "given"), [(None, 50), (300, 50), (20, 20)])
 async def test_programs_give_way_too(bench, asked, given):
-    bench.climb(Rung.SHORT_ANSWERS)
+    bench.climb(LoadLevel.SHORT_ANSWERS)
     message = [Message("user", "Hi")]
     await bench.chat.complete(message, person="p", max_tokens=asked, sampling=SamplingParams(), stop=())
     await settle()
@@ -83,7 +83,7 @@ async def test_then_histories_get_shorter_and_what_was_left_out_stays_out(bench)
     bench.engine.last.say("1")
     bench.engine.last.finish()
     await first.wait_done()
-    bench.climb(Rung.SHORT_HISTORY)
+    bench.climb(LoadLevel.SHORT_HISTORY)
     answer = await bench.chat.ask(*ANN, "two")
     await settle()
     assert bench.engine.last.request.short_history
@@ -100,7 +100,7 @@ async def test_then_histories_get_shorter_and_what_was_left_out_stays_out(bench)
 async def test_then_the_model_takes_nothing_new_but_what_costs_nothing_is_given(bench):
     asked = await bench.chat.ask(*ANN, "What is new?")
     await settle()
-    bench.climb(Rung.SAVED_ONLY)
+    bench.climb(LoadLevel.SAVED_ONLY)
     with pytest.raises(SavedOnly):
         await bench.chat.admit(*BOB, "Something else?")
     assert await bench.chat.admit(*BOB, "What is new?") is False
@@ -117,7 +117,7 @@ async def test_then_the_model_takes_nothing_new_but_what_costs_nothing_is_given(
 async def test_at_last_nobody_new_is_taken(bench):
     await bench.chat.ask(*ANN, "What is new?")
     await settle()
-    bench.climb(Rung.BUSY)
+    bench.climb(LoadLevel.BUSY)
     with pytest.raises(Overloaded):
         await bench.chat.admit(*BOB, "Something else?")
     for attempt in (bench.chat.admit, bench.chat.ask):
@@ -127,7 +127,7 @@ async def test_at_last_nobody_new_is_taken(bench):
 
 async def test_whoever_was_let_in_before_is_answered(bench):
     assert await bench.chat.admit(*BOB, "Hi")
-    bench.climb(Rung.BUSY)
+    bench.climb(LoadLevel.BUSY)
     await bench.chat.ask(*BOB, "Hi")
     await settle()
     assert bench.engine.last.request.messages[-1].text == "Hi"
@@ -136,7 +136,7 @@ async def test_whoever_was_let_in_before_is_answered(bench):
 async def test_who_asks_the_same_is_answered_with_it_although_answers_have_become_shorter(bench):
     await bench.chat.ask(*ANN, "What is new?")
     await settle()
-    bench.climb(Rung.SHORT_ANSWERS)
+    bench.climb(LoadLevel.SHORT_ANSWERS)
     joined = await bench.chat.ask(*BOB, "What is new?")
     await settle()
     assert joined.origin is Origin.JOINED

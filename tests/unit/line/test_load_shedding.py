@@ -15,8 +15,8 @@ from appliance.line.load_shedding import (
     FAILURE_WINDOW_S,
     OVER_S,
     Ladder,
-    Pressure,
-    Rung,
+    LoadLevel,
+    LoadShedding,
 )
 from tests.unit.engine_double import Clock
 
@@ -24,14 +24,14 @@ THRESHOLDS = (10, 20, 30, 40)
 TICK_S = 0.5
 
 
-def climb(ladder: Ladder, clock: Clock, seconds: float, wait_s: float, *, failing: bool = False) -> list[Rung]:
-    """The rungs it was on, each once, in order."""
-    seen = [ladder.rung]
+def climb(ladder: Ladder, clock: Clock, seconds: float, wait_s: float, *, failing: bool = False) -> list[LoadLevel]:
+    """The levels it was on, each once, in order."""
+    seen = [ladder.level]
     for _ in range(round(seconds / TICK_S)):
         clock.now += TICK_S
-        rung = ladder.update(clock.now, wait_s, failing=failing)
-        if rung != seen[-1]:
-            seen.append(rung)
+        level = ladder.update(clock.now, wait_s, failing=failing)
+        if level != seen[-1]:
+            seen.append(level)
     return seen
 
 
@@ -57,7 +57,7 @@ def test_a_moment_over_the_threshold_is_nothing():
 def test_between_half_the_threshold_and_the_threshold_nothing_moves():
     ladder, clock = Ladder(THRESHOLDS), Clock()
     climb(ladder, clock, 5, 11)
-    assert ladder.rung is Rung.SHORT_ANSWERS
+    assert ladder.level is LoadLevel.SHORT_ANSWERS
     assert climb(ladder, clock, 60, 6) == [1]
     assert climb(ladder, clock, 60, 9.9) == [1]
     assert climb(ladder, clock, CALM_S + 1, 4.9) == [1, 0]
@@ -91,8 +91,8 @@ class Town:
         self.running: list[float] = []
         self.waiting = 0
         self.rng = random.Random(3)
-        self.pressure = Pressure(THRESHOLDS, self.forecast, self.clock, self.who_runs, lambda: self.waiting)
-        self.rungs = [Rung.NORMAL]
+        self.load_shedding = LoadShedding(THRESHOLDS, self.forecast, self.clock, self.who_runs, lambda: self.waiting)
+        self.levels = [LoadLevel.NORMAL]
         self.n_served = self.n_turned_away = 0
         self._due = 0.0
 
@@ -107,13 +107,13 @@ class Town:
             while self._due >= 1:
                 self._due -= 1
                 person = f"p{self.rng.randrange(10**6)}"
-                if self.waiting >= n_places or not self.pressure.takes_for_model():
-                    self.pressure.sent_away(person)
+                if self.waiting >= n_places or not self.load_shedding.takes_for_model():
+                    self.load_shedding.sent_away(person)
                     self.n_turned_away += 1
                 else:
-                    self.pressure.taken(person)
+                    self.load_shedding.taken(person)
                     self.waiting += 1
-            length = self.seconds_each * (0.5 if self.pressure.rung else 1.0)
+            length = self.seconds_each * (0.5 if self.load_shedding.level else 1.0)
             done = [began for began in self.running if self.clock.now - began >= length]
             self.n_served += len(done)
             for began in done:
@@ -122,97 +122,97 @@ class Town:
                 self.waiting -= 1
                 self.running.append(self.clock.now)
             if round(self.clock.now * 10) % 5 == 0:
-                self.pressure.tick()
-                if self.pressure.rung != self.rungs[-1]:
-                    self.rungs.append(self.pressure.rung)
+                self.load_shedding.tick()
+                if self.load_shedding.level != self.levels[-1]:
+                    self.levels.append(self.load_shedding.level)
 
 
 def test_three_times_capacity_climbs_each_rung_once_and_comes_down_once():
     town = Town()
     town.play(180, 3.0)
-    assert town.rungs == [0, 1, 2, 3, 4]
+    assert town.levels == [0, 1, 2, 3, 4]
     assert town.n_served > 180 * 0.9, "the engine was left idle while people were sent away"
     town.play(COME_BACK_S + 5 * CALM_S, 0.1)
-    assert town.rungs == [0, 1, 2, 3, 4, 3, 2, 1, 0]
+    assert town.levels == [0, 1, 2, 3, 4, 3, 2, 1, 0]
 
 
 def test_the_same_with_few_places_where_those_sent_away_are_most_of_the_line():
     town = Town()
     town.play(180, 3.0, n_places=12)
     town.play(COME_BACK_S + 5 * CALM_S, 0.1, n_places=12)
-    assert town.rungs == [0, 1, 2, 3, 4, 3, 2, 1, 0]
+    assert town.levels == [0, 1, 2, 3, 4, 3, 2, 1, 0]
 
 
 def test_normal_use_moves_nothing():
     town = Town()
     town.play(600, 0.8)
-    assert town.rungs == [0]
+    assert town.levels == [0]
     assert town.n_turned_away == 0
 
 
-def make(clock: Clock, running: int = 0, waiting: int = 0, n_slots: int = 2) -> Pressure:
+def make(clock: Clock, running: int = 0, waiting: int = 0, n_slots: int = 2) -> LoadShedding:
     forecast = Forecast(n_slots, 100)
-    return Pressure(THRESHOLDS, forecast, clock, lambda: [Running(i, 0) for i in range(running)], lambda: waiting)
+    return LoadShedding(THRESHOLDS, forecast, clock, lambda: [Running(i, 0) for i in range(running)], lambda: waiting)
 
 
 @pytest.mark.parametrize(("n_failed", "climbs"), [(1, False), (2, True)])
 def test_more_than_five_percent_of_failures_in_a_minute_climb(n_failed, climbs):
     clock = Clock()
-    pressure = make(clock)
+    load_shedding = make(clock)
     for number in range(20):
-        pressure.request_ended(failed=number < n_failed)
+        load_shedding.request_ended(failed=number < n_failed)
     for _ in range(30):
         clock.now += TICK_S
-        pressure.tick()
-    assert (pressure.rung > 0) is climbs
+        load_shedding.tick()
+    assert (load_shedding.level > 0) is climbs
 
 
 def test_a_few_failures_among_few_requests_say_nothing():
     clock = Clock()
-    pressure = make(clock)
+    load_shedding = make(clock)
     for _ in range(19):
-        pressure.request_ended(failed=True)
+        load_shedding.request_ended(failed=True)
     for _ in range(100):
         clock.now += TICK_S
-        pressure.tick()
-    assert pressure.rung is Rung.NORMAL
+        load_shedding.tick()
+    assert load_shedding.level is LoadLevel.NORMAL
 
 
 def test_failures_are_forgotten_after_a_minute_and_the_ladder_is_left():
     clock = Clock()
-    pressure = make(clock)
+    load_shedding = make(clock)
     for _ in range(40):
-        pressure.request_ended(failed=True)
+        load_shedding.request_ended(failed=True)
     for _ in range(round((FAILURE_WINDOW_S - 5) / TICK_S)):
         clock.now += TICK_S
-        pressure.tick()
-    assert pressure.rung is Rung.BUSY
+        load_shedding.tick()
+    assert load_shedding.level is LoadLevel.BUSY
     for _ in range(200):
         clock.now += TICK_S
-        pressure.tick()
-    assert pressure.rung is Rung.NORMAL
+        load_shedding.tick()
+    assert load_shedding.level is LoadLevel.NORMAL
 
 
 def test_while_requests_fail_one_at_a_time_finds_out_whether_they_still_do():
     clock = Clock()
     idle, busy = make(clock), make(clock, running=1)
-    for pressure in (idle, busy):
+    for load_shedding in (idle, busy):
         for _ in range(40):
-            pressure.request_ended(failed=True)
+            load_shedding.request_ended(failed=True)
         for _ in range(100):
             clock.now += 0.4
-            pressure.tick()
+            load_shedding.tick()
     assert idle.takes_for_model()
     assert not busy.takes_for_model()
 
 
 def test_each_who_is_sent_away_is_told_a_later_moment():
     clock = Clock()
-    pressure = make(clock, running=2, waiting=3)
+    load_shedding = make(clock, running=2, waiting=3)
     told = []
     for number in range(8):
-        pressure.sent_away(f"p{number}")
-        told.append(pressure.retry_after_s())
+        load_shedding.sent_away(f"p{number}")
+        told.append(load_shedding.retry_after_s())
     assert told == sorted(told)
     assert told[0] >= 1
     assert told[-1] > told[0]
@@ -220,27 +220,27 @@ def test_each_who_is_sent_away_is_told_a_later_moment():
 
 def test_whoever_asks_again_counts_once_and_not_at_all_when_taken():
     clock = Clock()
-    pressure = make(clock, running=2)
-    pressure.sent_away("ann")
-    first = pressure.retry_after_s()
+    load_shedding = make(clock, running=2)
+    load_shedding.sent_away("ann")
+    first = load_shedding.retry_after_s()
     for _ in range(50):
-        pressure.sent_away("ann")
-    assert pressure.retry_after_s() == first
-    pressure.sent_away("bob")
-    assert pressure.retry_after_s() > first
-    pressure.taken("bob")
-    assert pressure.retry_after_s() == first
+        load_shedding.sent_away("ann")
+    assert load_shedding.retry_after_s() == first
+    load_shedding.sent_away("bob")
+    assert load_shedding.retry_after_s() > first
+    load_shedding.taken("bob")
+    assert load_shedding.retry_after_s() == first
 
 
 def test_what_is_kept_of_those_who_come_and_go_is_bounded():
     clock = Clock()
-    pressure = make(clock, running=2)
+    load_shedding = make(clock, running=2)
     for number in range(20_000):
-        pressure.sent_away(f"p{number}")
-        pressure.request_ended(failed=False)
-    assert len(pressure._sent_away) == 200
-    assert len(pressure._outcomes) == 5000
+        load_shedding.sent_away(f"p{number}")
+        load_shedding.request_ended(failed=False)
+    assert len(load_shedding._sent_away) == 200
+    assert len(load_shedding._outcomes) == 5000
     clock.now += 61
-    pressure.tick()
-    assert not pressure._sent_away
-    assert not pressure._outcomes
+    load_shedding.tick()
+    assert not load_shedding._sent_away
+    assert not load_shedding._outcomes

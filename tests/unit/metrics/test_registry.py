@@ -97,7 +97,7 @@ def test_the_figures_of_a_process_are_those_of_the_system():
     assert use_of(2**22 - 1) == ProcessUse()
 
 
-class House:
+class Occupancy:
     not_ready_code = ""
 
     def counts(self) -> Counts:
@@ -118,7 +118,7 @@ def finished_answer(clock: Clock, origin: Origin, timings: Timings) -> Answer:
 
 def test_the_wait_is_what_is_left_of_the_first_words_time_without_reading_the_prompt(clock):
     engine = ScriptedEngine()
-    watch = Watch(House(), engine, Settings(), clock)
+    watch = Watch(Occupancy(), engine, Settings(), clock)
     asked_at = clock.now - 2
     watch.answered(finished_answer(clock, Origin.MODEL, Timings(1.0, 1.5, 1.0)), asked_at)
     found = values(watch.metrics)
@@ -130,7 +130,7 @@ def test_the_wait_is_what_is_left_of_the_first_words_time_without_reading_the_pr
 
 def test_now_is_read_from_the_house_and_the_engine(clock):
     engine = ScriptedEngine()
-    watch = Watch(House(), engine, Settings(), clock)
+    watch = Watch(Occupancy(), engine, Settings(), clock)
     engine.n_running, engine.n_decoded_total, engine.n_restarts = 2, 1234, 1
     clock.now += 10
     found = values(watch.metrics)
@@ -146,18 +146,18 @@ def test_now_is_read_from_the_house_and_the_engine(clock):
 )
 def test_only_what_the_engine_did_wrong_is_pressure(clock, code, counts):
     engine = ScriptedEngine()
-    watch = Watch(House(), engine, Settings(), clock)
+    watch = Watch(Occupancy(), engine, Settings(), clock)
     for _ in range(40):
         engine.on_finished(Finished(FinishReason.ERROR, 0, 0, 0, code))
     for _ in range(60):
         clock.now += 0.5
         watch.tick()
-    assert (watch.pressure.rung > 0) is counts
+    assert (watch.load_shedding.level > 0) is counts
 
 
 def test_while_a_line_waits_the_time_between_two_answers_counts_into_the_promise(clock):
     engine = ScriptedEngine()
-    watch = Watch(House(), engine, Settings(max_batch_size=2, max_answer_tokens=100), clock)
+    watch = Watch(Occupancy(), engine, Settings(max_batch_size=2, max_answer_tokens=100), clock)
     for _ in range(200):
         engine.on_finished(Finished(FinishReason.STOP, 100, 0, 20))
     for tick in range(200):
@@ -165,5 +165,5 @@ def test_while_a_line_waits_the_time_between_two_answers_counts_into_the_promise
         engine.n_decoded_total += 10
         clock.now += 0.5
         watch.tick()
-    ten_more_s = watch.pressure.wait_s(20) - watch.pressure.wait_s(10)
+    ten_more_s = watch.load_shedding.wait_s(20) - watch.load_shedding.wait_s(10)
     assert ten_more_s == pytest.approx(10, rel=0.05)

@@ -15,7 +15,7 @@ from appliance.metrics.capacity import Speed
 from appliance.models import model_library
 from appliance.models.catalogue import read_choice, write_choice
 from appliance.models.model_download import OFFERS
-from appliance.models.model_library import ModelLibrary, Running, quality_of
+from appliance.models.model_library import ModelLibrary, PresentModel, quality_of
 from appliance.settings.schema import Settings
 from appliance.tuning.choices import Choice, Choices, cpu_key, fingerprint
 from tests.unit.engine.waiting import until
@@ -34,7 +34,7 @@ class Shelf:
         self.used: list[Path] = []
         self.gate = asyncio.Event()
         self.gate.set()
-        running = Running(lambda: self.present, lambda: None, self.use)
+        running = PresentModel(lambda: self.present, lambda: None, self.use)
         self.library = ModelLibrary(Settings(**settings), self.paths, running)
 
     async def use(self, path: Path) -> EngineInfo:

@@ -125,6 +125,13 @@ async def test_a_body_in_chunks_of_one_byte_is_read_in_pieces_and_every_piece_is
     assert all(host == "127.0.0.1" and cpu_s > 0 for host, cpu_s in serving.charged)
 
 
+@pytest.mark.parametrize(("n_bytes", "status"), [(60_000, b"200"), (90_000, b"400")])
+async def test_an_address_may_be_long_although_it_is_read_in_pieces(n_bytes, status):
+    async with Serving(pause_s=0.0).running() as (reader, writer):
+        writer.write(b"GET /?" + b"x" * n_bytes + b" HTTP/1.1\r\nhost: pc\r\n\r\n")
+        assert status in await reader.readuntil(b"\r\n")
+
+
 async def test_whoever_used_up_their_share_is_read_more_slowly_and_loses_nothing():
     serving = Serving(pause_s=0.02)
     async with serving.running() as (reader, writer):

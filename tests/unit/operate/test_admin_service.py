@@ -1,4 +1,4 @@
-"""The owner's desk: what it shows holds no word of anybody, and what it does reaches the running program."""
+"""The admin service: what it shows holds no word of anybody, and what it does reaches the running program."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from appliance.access.rate_limits import RateLimits
 from appliance.access.rights import Access
 from appliance.base.errors import SettingsError, TooFast
 from appliance.base.paths import Paths
-from appliance.operate.admin_service import HERE_S, Desk, NothingThere, WrongPassword
+from appliance.operate.admin_service import HERE_S, AdminService, NothingThere, WrongPassword
 from appliance.settings.files import Sources
 from appliance.settings.store import SettingsStore
 from tests.unit.access.test_rate_limits import caller
@@ -27,7 +27,7 @@ SECRET = "my salary is 5000"
 
 
 class Office(Bench):
-    """A chat service with a desk, in a data folder of its own."""
+    """A chat service with an admin service, in a data folder of its own."""
 
     def __init__(self, folder: Path, backend: str = "echo") -> None:
         super().__init__(backend=backend)
@@ -37,7 +37,7 @@ class Office(Bench):
         access.passwords._hasher = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
         self.door = SimpleNamespace(port=7860)
         store = SettingsStore(self.settings, Sources(folder / "office-chat.toml", folder))
-        self.desk = Desk(self.chat, access, RateLimits(0, 0), store, paths, self.door)
+        self.admin_service = AdminService(self.chat, access, RateLimits(0, 0), store, paths, self.door)
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ async def test_conversations_are_listed_without_a_word_of_them(office):
     await settle()
     office.engine.last.say("Well")
     await settle()
-    writing, idle = office.desk.sessions()
+    writing, idle = office.admin_service.sessions()
     assert (writing.state, writing.n_turns, idle.state, idle.n_turns) == ("writing", 1, "idle", 1)
     shown = repr([writing, idle])
     assert not any(word in shown for word in ("salary", "see", "Well", *ANN, *BOB))
@@ -61,58 +61,58 @@ async def test_conversations_are_listed_without_a_word_of_them(office):
 async def test_looking_does_not_keep_a_conversation_alive(office):
     await office.answered(ANN, "hello", "Good day.")
     office.clock.now += office.settings.session_ttl_s + 1
-    office.desk.sessions()
-    office.desk.n_people()
+    office.admin_service.sessions()
+    office.admin_service.n_people()
     office.chat.sessions.sweep()
-    assert office.desk.sessions() == []
+    assert office.admin_service.sessions() == []
 
 
 async def test_one_conversation_is_ended_and_the_others_stay(office):
     await office.answered(ANN, "hello", "Good day.")
     answer = await office.chat.ask(*BOB, "hello again")
     await settle()
-    (running,) = [line for line in office.desk.sessions() if line.state != "idle"]
-    await office.desk.end_session(running.tag)
+    (running,) = [line for line in office.admin_service.sessions() if line.state != "idle"]
+    await office.admin_service.end_session(running.tag)
     assert answer.is_stopped
-    assert [line.state for line in office.desk.sessions()] == ["idle"]
+    assert [line.state for line in office.admin_service.sessions()] == ["idle"]
     with pytest.raises(NothingThere):
-        await office.desk.end_session(running.tag)
+        await office.admin_service.end_session(running.tag)
 
 
 async def test_who_has_not_been_seen_for_long_is_not_here_now(office):
     await office.answered(ANN, "hello", "Good day.")
     await office.answered(("ann", "tab-2"), "hello", "Good day.")
-    assert office.desk.n_people() == 1
+    assert office.admin_service.n_people() == 1
     office.clock.now += HERE_S + 1
-    assert office.desk.n_people() == 0
+    assert office.admin_service.n_people() == 0
 
 
 async def test_the_admin_password_is_replaced_only_by_who_knows_it(office):
     me = replace(caller(), login=Login("admin", "", "this browser"))
-    await office.desk.set_password("admin", "correct horse", caller=me)
+    await office.admin_service.set_password("admin", "correct horse", caller=me)
     with pytest.raises(WrongPassword):
-        await office.desk.set_password("admin", "battery staple", present="wrong", caller=me)
-    await office.desk.set_password("admin", "battery staple", present="correct horse", caller=me)
+        await office.admin_service.set_password("admin", "battery staple", present="wrong", caller=me)
+    await office.admin_service.set_password("admin", "battery staple", present="correct horse", caller=me)
     for _ in range(4):
         with pytest.raises(WrongPassword):
-            await office.desk.set_password("admin", "x" * 8, present="guess", caller=me)
+            await office.admin_service.set_password("admin", "x" * 8, present="guess", caller=me)
     with pytest.raises(TooFast):
-        await office.desk.set_password("admin", "x" * 8, present="battery staple", caller=me)
+        await office.admin_service.set_password("admin", "x" * 8, present="battery staple", caller=me)
 
 
 async def test_what_the_next_start_would_stumble_over_is_not_saved(office):
     with pytest.raises(SettingsError) as caught:
-        await office.desk.settings.save({"access": "passcode"}, {})
+        await office.admin_service.settings.save({"access": "passcode"}, {})
     assert caught.value.rule == "no_passcode"
-    await office.desk.set_password("person", "open sesame", caller=caller())
-    await office.desk.settings.save({"access": "passcode"}, {})
+    await office.admin_service.set_password("person", "open sesame", caller=caller())
+    await office.admin_service.settings.save({"access": "passcode"}, {})
     with socket.socket() as taken:
         taken.bind(("0.0.0.0", 0))
         with pytest.raises(SettingsError) as caught:
-            await office.desk.settings.save({"port": str(taken.getsockname()[1])}, {})
+            await office.admin_service.settings.save({"port": str(taken.getsockname()[1])}, {})
     assert (caught.value.key, caught.value.rule) == ("port", "address")
     with pytest.raises(SettingsError) as caught:
-        await office.desk.settings.save({"host": "203.0.113.7", "port": "0"}, {})
+        await office.admin_service.settings.save({"host": "203.0.113.7", "port": "0"}, {})
     assert caught.value.key == "host"
 
 
@@ -122,7 +122,7 @@ async def test_a_model_file_that_is_none_is_named_and_not_saved(tmp_path, conten
     if content is not None:
         (tmp_path / "models" / "fine.gguf").write_bytes(content)
     with pytest.raises(SettingsError) as caught:
-        await office.desk.settings.save({"model": "fine.gguf"}, {})
+        await office.admin_service.settings.save({"model": "fine.gguf"}, {})
     assert (caught.value.rule, caught.value.values["file"]) == ("model", "fine.gguf")
 
 
@@ -130,30 +130,30 @@ async def test_our_own_port_can_be_written_down(office):
     with socket.socket() as ours:
         ours.bind(("127.0.0.1", 0))
         office.door.port = ours.getsockname()[1]
-        await office.desk.settings.save({"port": str(office.door.port)}, {})
+        await office.admin_service.settings.save({"port": str(office.door.port)}, {})
 
 
 async def test_a_restart_lets_answers_end_and_takes_nothing_new(office):
     again: list[bool] = []
-    office.desk.restart()
+    office.admin_service.restart()
     assert office.chat.not_ready_code == ""
-    office.desk.start_again = lambda: again.append(True)
+    office.admin_service.start_again = lambda: again.append(True)
     answer = await office.chat.ask(*ANN, "hello")
     await settle()
-    office.desk.restart()
-    office.desk.restart()
+    office.admin_service.restart()
+    office.admin_service.restart()
     await settle()
     assert (office.chat.not_ready_code, again) == ("closing", [])
     office.engine.last.say("Good day.")
     office.engine.last.finish()
     await answer.wait_done()
-    await office.desk._restarting
+    await office.admin_service._restarting
     assert (answer.text, again) == ("Good day.", [True])
 
 
 async def test_the_log_s_last_lines(office, tmp_path):
-    assert await office.desk.log_lines(5) == []
+    assert await office.admin_service.log_lines(5) == []
     lines = [f"2026-01-01 INFO x: line {number}" for number in range(5000)]
     (tmp_path / "logs" / "office-chat.log").write_text("\n".join(lines) + "\n")
-    assert await office.desk.log_lines(3) == lines[-3:]
-    assert len(await office.desk.log_lines(10_000)) < 5000
+    assert await office.admin_service.log_lines(3) == lines[-3:]
+    assert len(await office.admin_service.log_lines(10_000)) < 5000

@@ -9,7 +9,7 @@ import pytest
 from appliance.base.errors import ApplianceError
 from appliance.engine.config import USUAL_ANSWER_TOKENS
 from appliance.engine.request import FinishReason
-from appliance.operate.load_test import Crowd, Level, answer_tokens, question
+from appliance.operate.load_test import Level, LoadTest, answer_tokens, question
 from tests.unit.engine.scripted import FakeClock
 from tests.unit.engine.test_client import engine
 from tests.unit.engine.waiting import until
@@ -30,7 +30,7 @@ def test_no_two_questions_are_the_same_and_answers_are_as_long_as_said_on_averag
 async def test_a_crowd_on_an_engine_is_measured():
     async with engine(n_slots=4, echo_step_s=0.02) as (client, _asker):
         await client.wait_ready()
-        measured = await Crowd(client, "Be brief.").measure(4, warm_s=0.2, level_s=2.0)
+        measured = await LoadTest(client, "Be brief.").measure(4, warm_s=0.2, level_s=2.0)
         assert measured.n_people == 4
         assert 0 < measured.slow_per_s <= measured.each_per_s <= 50
         assert measured.ttft_p90_s > 0
@@ -40,7 +40,7 @@ async def test_a_crowd_on_an_engine_is_measured():
 
 async def test_an_engine_that_fails_ends_the_measurement():
     double = ScriptedEngine()
-    measuring = asyncio.create_task(Crowd(double, "x").measure(1))
+    measuring = asyncio.create_task(LoadTest(double, "x").measure(1))
     await settle()
     double.last.finish(FinishReason.ERROR, "engine_failed")
     with pytest.raises(ApplianceError, match="failed"):
@@ -49,7 +49,7 @@ async def test_an_engine_that_fails_ends_the_measurement():
 
 async def test_what_was_asked_is_stopped_with_the_measurement():
     double = ScriptedEngine()
-    measuring = asyncio.create_task(Crowd(double, "x").measure(3))
+    measuring = asyncio.create_task(LoadTest(double, "x").measure(3))
     await settle()
     measuring.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -59,7 +59,7 @@ async def test_what_was_asked_is_stopped_with_the_measurement():
 
 async def test_questions_are_nobodys_and_leave_no_state_behind():
     double = ScriptedEngine()
-    measuring = asyncio.create_task(Crowd(double, "Be brief.").measure(2))
+    measuring = asyncio.create_task(LoadTest(double, "Be brief.").measure(2))
     await settle()
     requests = [stream.request for stream in double.streams]
     assert len({request.person for request in requests}) == 2
@@ -71,7 +71,7 @@ async def test_questions_are_nobodys_and_leave_no_state_behind():
 
 async def test_speed_wait_and_sum_are_those_after_the_beginning():
     clock, double = FakeClock(), ScriptedEngine()
-    measuring = asyncio.create_task(Crowd(double, "x", clock).measure(1, warm_s=1.0, level_s=0.3))
+    measuring = asyncio.create_task(LoadTest(double, "x", clock).measure(1, warm_s=1.0, level_s=0.3))
     await settle()
     clock.now_s = 100.5
     double.last.say("ab")  # before the beginning: not counted

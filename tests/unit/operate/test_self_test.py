@@ -12,7 +12,7 @@ import pytest
 from appliance.base.paths import Paths
 from appliance.engine.client import EngineClient
 from appliance.engine.request import EngineInfo
-from appliance.operate.load_test import Crowd, Level
+from appliance.operate.load_test import Level, LoadTest
 from appliance.operate.self_test import SelfTest, SelfTestState, find_limit, read_verdict, with_waiting
 from appliance.settings.schema import Settings
 from tests.unit.engine.test_client import engine
@@ -62,7 +62,7 @@ class Pc:
 
 @asynccontextmanager
 async def pc(tmp_path, monkeypatch, **config: object) -> AsyncIterator[SelfTest]:
-    monkeypatch.setattr(Crowd.measure, "__defaults__", (0.1, 0.8))
+    monkeypatch.setattr(LoadTest.measure, "__defaults__", (0.1, 0.8))
     paths = Paths(tmp_path)
     async with engine(**config) as (client, _asker):
         await client.wait_ready()
@@ -84,11 +84,11 @@ async def test_a_quick_pc_is_promised_every_place_and_the_promise_is_remembered(
 
 
 async def test_a_pc_that_is_too_slow_for_one_is_promised_nobody(tmp_path, monkeypatch):
-    async def slow(_crowd: Crowd, n_people: int) -> Level:
+    async def slow(_load_test: LoadTest, n_people: int) -> Level:
         return Level(n_people, 2.5, 2.0, 1.0, 2.5)
 
     async with pc(tmp_path, monkeypatch, n_slots=2) as test:
-        monkeypatch.setattr(Crowd, "measure", slow)
+        monkeypatch.setattr(LoadTest, "measure", slow)
         test.begin(tune=False)
         await test.wait()
         assert test.verdict is not None

@@ -7,11 +7,15 @@ from pathlib import Path
 
 from appliance.operate.tune_command import progress_line, report
 from appliance.tuning.tuner import Progress, Tuned
-from appliance.tuning.verdict import Form, Quality, Row, Speed
+from appliance.tuning.verdict import Form, MeasuredSpeed, Quality, Row
 
-SOURCE = Row(Form.SOURCE, 398_000_000, 3, Speed(100, 65, 30), Quality(0, 0, {"zh": 0, "en": 0}, 21.5, 1.0, 100))
+SOURCE = Row(Form.SOURCE, 398_000_000, 3, MeasuredSpeed(100, 65, 30), Quality(0, 0, {"zh": 0, "en": 0}, 21.5, 1.0, 100))
 FAST = Row(
-    Form.IQ4_NL, 431_000_000, 3, Speed(185, 126, 68), Quality(0.04, 0.3, {"zh": 0.05, "en": 0.03}, 22.1, 0.9, 100)
+    Form.IQ4_NL,
+    431_000_000,
+    3,
+    MeasuredSpeed(185, 126, 68),
+    Quality(0.04, 0.3, {"zh": 0.05, "en": 0.03}, 22.1, 0.9, 100),
 )
 FAILED = Row(Form.Q8_0, 0, problem="its process ended with code -4")
 RESULT = Tuned(

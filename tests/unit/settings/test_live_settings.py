@@ -20,7 +20,7 @@ from appliance.base.paths import Paths
 from appliance.chat.preferences import Wishes
 from appliance.engine.request import Running, SamplingParams
 from appliance.lifecycle import Appliance
-from appliance.line.load_shedding import Rung
+from appliance.line.load_shedding import LoadLevel
 from appliance.network.hosts import Authority
 from appliance.settings.schema import Settings
 from tests.unit.access.test_rate_limits import caller
@@ -121,22 +121,22 @@ async def test_which_answers_are_kept_and_for_how_long(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("key", "rung"),
+    ("key", "level"),
     [
-        ("shorter_answers_wait_s", Rung.SHORT_ANSWERS),
-        ("shorter_history_wait_s", Rung.SHORT_HISTORY),
-        ("saved_only_wait_s", Rung.SAVED_ONLY),
-        ("busy_wait_s", Rung.BUSY),
+        ("shorter_answers_wait_s", LoadLevel.SHORT_ANSWERS),
+        ("shorter_history_wait_s", LoadLevel.SHORT_HISTORY),
+        ("saved_only_wait_s", LoadLevel.SAVED_ONLY),
+        ("busy_wait_s", LoadLevel.BUSY),
     ],
 )
-async def test_the_waits_from_which_things_give_way(key, rung):
+async def test_the_waits_from_which_things_give_way(key, level):
     bench = Bench(**dict.fromkeys(WAITS, 0))
     bench.engine.running, bench.engine.n_running, bench.engine.n_waiting = [Running(1, 0), Running(2, 0)], 2, 50
     pass_time(bench)
-    assert bench.chat.watch.pressure.rung is Rung.NORMAL
+    assert bench.chat.watch.load_shedding.level is LoadLevel.NORMAL
     change(bench, **{key: 5})
     pass_time(bench)
-    assert bench.chat.watch.pressure.rung is rung
+    assert bench.chat.watch.load_shedding.level is level
 
 
 async def test_the_longest_answer_while_answers_are_shorter():

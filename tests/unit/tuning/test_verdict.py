@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from appliance.tuning.measure import Measurement
-from appliance.tuning.verdict import Form, Quality, Row, Speed, choose, contenders, gain, summarise
+from appliance.tuning.verdict import Form, MeasuredSpeed, Quality, Row, choose, contenders, gain, summarise
 
 
 def row(form: Form, times_as_fast: float = 1.0, zh: float = 0.0, en: float = 0.0, *, n_runs=2, best=0.0) -> Row:
-    speed = Speed(prefill=100 * times_as_fast, many=80 * times_as_fast, one=30)
+    speed = MeasuredSpeed(prefill=100 * times_as_fast, many=80 * times_as_fast, one=30)
     quality = Quality((zh + en) / 2, 0.0, {"zh": zh, "en": en}, 10.0, 0.9, 100)
     return Row(form, 1000, n_runs, speed, quality, speed.answer_s * times_as_fast / (best or times_as_fast))
 
@@ -46,8 +46,8 @@ def test_a_form_that_failed_is_never_chosen():
 
 
 def test_a_gain_weighs_reading_and_writing():
-    reads_faster = Row(Form.Q4_0, 1, 1, Speed(prefill=200, many=80, one=30), SOURCE.quality)
-    writes_faster = Row(Form.Q4_0, 1, 1, Speed(prefill=100, many=160, one=30), SOURCE.quality)
+    reads_faster = Row(Form.Q4_0, 1, 1, MeasuredSpeed(prefill=200, many=80, one=30), SOURCE.quality)
+    writes_faster = Row(Form.Q4_0, 1, 1, MeasuredSpeed(prefill=100, many=160, one=30), SOURCE.quality)
     assert gain(SOURCE, SOURCE) == 1.0
     assert 1.0 < gain(reads_faster, SOURCE) < gain(writes_faster, SOURCE) < 2.0
 
@@ -92,8 +92,8 @@ def test_passes_are_put_together():
         measurement(20, [0.1, 0.4], [0, 1]),
     ]
     found = summarise(Form.Q4_0, 7, runs)
-    assert found.speed == Speed(20, 20, 20)
-    assert found.best_answer_s == Speed(30, 30, 30).answer_s
+    assert found.speed == MeasuredSpeed(20, 20, 20)
+    assert found.best_answer_s == MeasuredSpeed(30, 30, 30).answer_s
     assert found.quality is not None
     assert found.quality.kl_by_language == pytest.approx({"zh": 0.1, "en": 0.4})
     assert found.quality.worst_kl == pytest.approx(0.4)
